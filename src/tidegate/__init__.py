@@ -1,0 +1,1 @@
+"""tidegate: a KV-cache and scheduling runtime for LLM serving."""

@@ -1,0 +1,118 @@
+"""What a model declares about its layers' caches, and where a buffer ended up.
+
+Here, below everything, because engines declare it, the cache plans with it, and neither may import the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tidegate.base.errors import ConfigError
+from tidegate.base.ids import ByteArray
+
+
+class Retention(Enum):
+    """How long a layer needs what it cached."""
+
+    FULL = "full"
+    WINDOW = "window"
+    STATE = "state"
+
+
+_RETENTION = {
+    "full_attention": Retention.FULL,
+    "indexed_attention": Retention.FULL,
+    "compressed_sparse_attention": Retention.FULL,
+    "heavily_compressed_attention": Retention.FULL,
+    "sliding_attention": Retention.WINDOW,
+    "linear_attention": Retention.STATE,
+    "conv": Retention.STATE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSpec:
+    """One buffer of a layer: ``bytes_per_entry`` per cached entry (a token, or ``ratio`` tokens when compressed).
+
+    A state layer has one entry, its whole state.
+    """
+
+    role: str
+    bytes_per_entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSpec:
+    """One layer's cache needs, in the words of a Hugging Face ``layer_types`` list.
+
+    ``window`` counts the query token itself. ``ratio`` tokens make one entry of a compressed layer. ``scratch`` is
+    False for a layer whose keys and values another layer reads (shared-KV models).
+    """
+
+    layer_id: int
+    attention: str
+    buffers: tuple[BufferSpec, ...]
+    window: int | None = None
+    sink_tokens: int = 0
+    block_tokens: int | None = None
+    ratio: int = 1
+    scratch: bool = True
+
+    def __post_init__(self) -> None:
+        where = f"layer {self.layer_id}"
+        if self.attention not in _RETENTION:
+            raise ConfigError(f"{where}: attention {self.attention!r} is not one of {sorted(_RETENTION)}")
+        if not self.buffers or any(b.bytes_per_entry <= 0 for b in self.buffers):
+            raise ConfigError(f"{where}: needs one buffer or more, each of a positive size")
+        if len({b.role for b in self.buffers}) != len(self.buffers):
+            raise ConfigError(f"{where}: buffer roles must differ, got {[b.role for b in self.buffers]}")
+        if (self.retention is Retention.WINDOW) != (self.window is not None):
+            raise ConfigError(f"{where}: window={self.window} with attention {self.attention!r}; only sliding has one")
+        if self.window is not None and self.window < 1:
+            raise ConfigError(f"{where}: window={self.window} must be at least 1 (it counts the query itself)")
+        if self.sink_tokens < 0 or (self.sink_tokens and self.window is None):
+            raise ConfigError(f"{where}: sink_tokens={self.sink_tokens} needs a window and must not be negative")
+        if self.ratio < 1 or (self.block_tokens is not None and self.block_tokens < 1):
+            raise ConfigError(f"{where}: ratio={self.ratio} and block_tokens={self.block_tokens} must be at least 1")
+
+    @property
+    def retention(self) -> Retention:
+        """The life cycle that ``attention`` implies."""
+        return _RETENTION[self.attention]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferLocation:
+    """Where one buffer of one layer lies: sub-page ``sub_page`` of every slot of ``pool``, ``sub_page_bytes`` long.
+
+    ``group`` is the layer group whose rows address it, ``index`` the buffer's place in that group's per-layer tables.
+    ``pool`` indexes the pools handed to ``Engine.bind``. ``scratch_sub_page`` is the buffer's ordinal among its own
+    layer's buffers in that pool: where scratch block ``i`` puts it is sub-page ``(i % k) * u + scratch_sub_page``.
+    """
+
+    layer_id: int
+    role: str
+    group: int
+    index: int
+    pool: int
+    sub_page: int
+    scratch_sub_page: int
+    sub_page_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMemory:
+    """One pool as an engine binds it: ``rows`` is uint8 ``[num_slots, sub_pages * sub_page_bytes]``, contiguous."""
+
+    rows: ByteArray
+    sub_pages: int
+    sub_page_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayout:
+    """Everything an engine needs to find its buffers: the block size of each group and each buffer's location."""
+
+    block_tokens: tuple[int, ...]
+    locations: tuple[BufferLocation, ...]

@@ -1,0 +1,75 @@
+"""The engine boundary: int32 page tables and token arrays in, one logits tensor out.
+
+An engine sees no request, no scheduler and no cache. It declares its layers, binds the pools once, and runs steps in
+the order they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy.typing as npt
+
+from tidegate.base import Int32Array, Int64Array, KVLayout, LayerSpec, PoolMemory
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTables:
+    """One layer group's page table for a step.
+
+    Shared mode (``layer_tables is None``): ``slots`` is the whole arena int32 ``[num_rows, max_blocks]``; the slot of
+    block ``j`` of sequence ``i`` is ``slots[step.rows[i], j]``, and buffer ``b`` lies at absolute sub-page
+    ``slot * sub_pages + location.sub_page`` of its pool.
+
+    Per-layer mode, while scratch is live: ``layer_tables`` is int32 ``[num_buffers, num_sequences, width]``, absolute
+    sub-page indices of the pool, indexed by ``location.index`` and by the sequence's place in the step (not its row).
+
+    -1 (``BAD_PAGE``) is a block without a page: it must be masked, never read.
+    """
+
+    slots: Int32Array
+    layer_tables: Int32Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """One forward pass, flattened: sequence ``i`` computes tokens ``cu_seqlens[i]:cu_seqlens[i+1]``.
+
+    ``token_ids`` int64 ``[T]``, ``positions`` int64 ``[T]``, ``cu_seqlens`` int32 ``[n+1]``, ``rows`` int64 ``[n]``,
+    ``groups`` one table per layer group, ``logit_positions`` int64 ``[m]``: indices into ``[0, T)`` whose logits are
+    wanted, in the order of the rows of the result. Every sequence's positions are consecutive; keys and values of all
+    positions before its first one are already in its pages.
+    """
+
+    token_ids: Int64Array
+    positions: Int64Array
+    cu_seqlens: Int32Array
+    rows: Int64Array
+    groups: tuple[GroupTables, ...]
+    logit_positions: Int64Array
+
+
+class Engine(Protocol):
+    """What computes a step."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids; logits have this many columns."""
+        ...
+
+    def kv_layers(self) -> tuple[LayerSpec, ...]:
+        """Declare the layers for the cache's configuration."""
+        ...
+
+    def bind(self, layout: KVLayout, pools: Sequence[PoolMemory]) -> None:
+        """Take the pools, without copying. Called once, before the first step."""
+        ...
+
+    def forward(self, step: StepInput) -> npt.ArrayLike:
+        """Write the step's keys and values into their pages, attend, return logits ``[m, vocab_size]``.
+
+        The result is a NumPy array or a torch tensor. Raises ``EngineError`` when the step failed.
+        """
+        ...
