@@ -29,7 +29,7 @@ from tidegate.base.ids import (
     Row,
     SlotId,
 )
-from tidegate.base.layers import BufferLocation, BufferSpec, KVLayout, LayerSpec, PoolMemory, Retention
+from tidegate.base.layers import BufferLocation, BufferSpec, GroupTables, KVLayout, LayerSpec, PoolMemory, Retention
 
 __all__ = [
     "BAD_PAGE",
@@ -44,6 +44,7 @@ __all__ = [
     "ConfigError",
     "EngineError",
     "GroupId",
+    "GroupTables",
     "Int32Array",
     "Int64Array",
     "InternalError",

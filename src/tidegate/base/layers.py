@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tidegate.base.errors import ConfigError
-from tidegate.base.ids import ByteArray
+from tidegate.base.ids import ByteArray, Int32Array
 
 
 class Retention(Enum):
@@ -116,3 +116,21 @@ class KVLayout:
 
     block_tokens: tuple[int, ...]
     locations: tuple[BufferLocation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTables:
+    """One layer group's page table for a step.
+
+    Shared mode (``layer_tables is None``): ``slots`` is the whole arena int32 ``[num_rows, max_blocks]``; the slot of
+    block ``j`` of sequence ``i`` is ``slots[step.rows[i], j]``, and buffer ``b`` lies at absolute sub-page
+    ``slot * sub_pages + location.sub_page`` of its pool.
+
+    Per-layer mode, while scratch is live: ``layer_tables`` is int32 ``[num_buffers, num_sequences, width]``, absolute
+    sub-page indices of the pool, indexed by ``location.index`` and by the sequence's place in the step (not its row).
+
+    -1 (``BAD_PAGE``) is a block without a page: it must be masked, never read.
+    """
+
+    slots: Int32Array
+    layer_tables: Int32Array | None = None

@@ -12,25 +12,9 @@ from typing import Protocol
 
 import numpy.typing as npt
 
-from tidegate.base import Int32Array, Int64Array, KVLayout, LayerSpec, PoolMemory
+from tidegate.base import GroupTables, Int32Array, Int64Array, KVLayout, LayerSpec, PoolMemory
 
-
-@dataclass(frozen=True, slots=True)
-class GroupTables:
-    """One layer group's page table for a step.
-
-    Shared mode (``layer_tables is None``): ``slots`` is the whole arena int32 ``[num_rows, max_blocks]``; the slot of
-    block ``j`` of sequence ``i`` is ``slots[step.rows[i], j]``, and buffer ``b`` lies at absolute sub-page
-    ``slot * sub_pages + location.sub_page`` of its pool.
-
-    Per-layer mode, while scratch is live: ``layer_tables`` is int32 ``[num_buffers, num_sequences, width]``, absolute
-    sub-page indices of the pool, indexed by ``location.index`` and by the sequence's place in the step (not its row).
-
-    -1 (``BAD_PAGE``) is a block without a page: it must be masked, never read.
-    """
-
-    slots: Int32Array
-    layer_tables: Int32Array | None = None
+__all__ = ["Engine", "GroupTables", "StepInput"]
 
 
 @dataclass(frozen=True, slots=True)
