@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.base import ConfigError, EngineError, Int64Array
-from tidegate.request import Request, RunningSequences
+from tidegate.request import Phase, Request, RunningSequences, TokenLogprob
 
 Float32Array = npt.NDArray[np.float32]
 
@@ -98,3 +98,22 @@ def early_stops(rows: Int64Array, sequences: RunningSequences) -> tuple[Int64Arr
     stops = sequences.stop_ids[rows]
     place, column = np.nonzero((stops >= 0) & early[:, None])
     return place, stops[place, column]
+
+
+def request_logprobs(
+    drawn: Drawn, rows: Int64Array, sequences: RunningSequences
+) -> tuple[tuple[str, TokenLogprob], ...]:
+    """Return by request id what the rows that want log-probabilities have drawn, before a row is given away."""
+    found = drawn.logprobs
+    if found is None:
+        return ()
+    wants = np.flatnonzero((found.wanted >= 0) & (sequences.phase[rows] != Phase.FINISHED))
+    return tuple(
+        (sequences.request(int(rows[place])).request_id, _logprob(drawn, found, place)) for place in wants.tolist()
+    )
+
+
+def _logprob(drawn: Drawn, found: DrawnLogprobs, place: int) -> TokenLogprob:
+    number = int(found.wanted[place])
+    top = zip(found.top_tokens[place, :number].tolist(), found.top[place, :number].tolist(), strict=True)
+    return TokenLogprob(int(drawn.tokens[place]), float(found.chosen[place]), tuple(top))

@@ -201,7 +201,7 @@ class LLM:
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """Tell one prompt from several: a string or a list of integers is one."""
-    if isinstance(prompts, str) or isinstance(prompts, np.ndarray):
+    if isinstance(prompts, (str, np.ndarray)):
         return [prompts]
     if not isinstance(prompts, Sequence) or not prompts:
         raise ConfigError(f"prompts={prompts!r} must be a prompt or a non-empty list of prompts", field="prompts")

@@ -14,8 +14,8 @@ import numpy as np
 from tidegate.base import Clock, EngineError, Int64Array
 from tidegate.cache import KVCacheManager, Reservation, StepPages
 from tidegate.engine import Engine, StepInput
-from tidegate.request import Phase, TokenLogprob
-from tidegate.runtime.drawing import Drawer, Drawn
+from tidegate.request import TokenLogprob
+from tidegate.runtime.drawing import Drawer, Drawn, request_logprobs
 from tidegate.runtime.step_input import engine_step
 from tidegate.runtime.worker import Worker
 from tidegate.scheduling import Outcome, Plan, Scheduler, Stall, Step
@@ -168,30 +168,5 @@ class StepLoop:
             raise
         self._flight = None
         flight.reservation.keep()
-        logprobs = self._logprobs(flight, drawn)
+        logprobs = request_logprobs(drawn, flight.step.rows[flight.sampled], self._scheduler.sequences)
         return StepReport(self._scheduler.apply(flight.step, tokens, now=self._clock.now()), logprobs)
-
-    def _logprobs(self, flight: _Flight, drawn: Drawn) -> tuple[tuple[str, TokenLogprob], ...]:
-        """Collect the log-probabilities of the rows that want them, before any of these rows is given away."""
-        found, sequences = drawn.logprobs, self._scheduler.sequences
-        if found is None:
-            return ()
-        rows = flight.step.rows[flight.sampled]
-        wants = np.flatnonzero((found.wanted >= 0) & (sequences.phase[rows] != Phase.FINISHED))
-        return tuple(
-            (
-                sequences.request(int(rows[place])).request_id,
-                TokenLogprob(
-                    int(drawn.tokens[place]),
-                    float(found.chosen[place]),
-                    tuple(
-                        zip(
-                            found.top_tokens[place, : found.wanted[place]].tolist(),
-                            found.top[place, : found.wanted[place]].tolist(),
-                            strict=True,
-                        )
-                    ),
-                ),
-            )
-            for place in wants.tolist()
-        )

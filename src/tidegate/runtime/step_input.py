@@ -28,7 +28,6 @@ def engine_step(step: Step, pages: StepPages, sequences: RunningSequences) -> St
     else:
         owners = np.repeat(rows, lengths)
         positions = np.arange(cu_seqlens[-1], dtype=np.int64) + np.repeat(starts - cu_seqlens[:-1], lengths)
-    wants_logits = step.samples[places]
     return StepInput(
         token_ids=sequences.tokens[owners, positions].astype(np.int64),
         positions=positions,
