@@ -53,11 +53,13 @@ def _learn(
             linked = np.flatnonzero(np.diff(touched.position) == 1)
             broken = linked[~follows(hashes[linked], hashes[linked + 1])]
             if len(broken):
-                raise error_at(layer.buffers[0], spans.rows, touched, int(broken[0]) + 1, "does not follow the one before")
+                wrong = int(broken[0]) + 1
+                raise error_at(layer.buffers[0], spans.rows, touched, wrong, "does not follow the one before")
         contexts.learn(int(spans.rows[place]), touched.position, hashes, start)
         last_is_known |= bool(touched.position[-1] == start - 1)
     if not last_is_known:
-        raise EngineError(f"row {int(spans.rows[place])}: no layer tells what precedes position {start}; declare the row")
+        row = int(spans.rows[place])
+        raise EngineError(f"row {row}: no layer tells what precedes position {start}; declare the row", row=row)
 
 
 def _reach(layer: BoundLayer) -> tuple[bool, int]:

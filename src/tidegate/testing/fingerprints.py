@@ -27,20 +27,22 @@ def _word(value: int) -> UInt64Array:
 
 def mix(words: UInt64Array) -> UInt64Array:
     """Scramble 64-bit words, one to one."""
-    out = words ^ (words >> np.uint64(30))
-    out = out * np.uint64(_MIX[0])
+    out: UInt64Array = words ^ (words >> np.uint64(30))
+    out *= np.uint64(_MIX[0])
     out ^= out >> np.uint64(27)
     out *= np.uint64(_MIX[1])
-    return out ^ (out >> np.uint64(31))
+    out ^= out >> np.uint64(31)
+    return out
 
 
 def unmix(words: UInt64Array) -> UInt64Array:
     """Undo ``mix``."""
-    out = words ^ (words >> np.uint64(31)) ^ (words >> np.uint64(62))
-    out = out * np.uint64(_UNMIX[1])
+    out: UInt64Array = words ^ (words >> np.uint64(31)) ^ (words >> np.uint64(62))
+    out *= np.uint64(_UNMIX[1])
     out ^= (out >> np.uint64(27)) ^ (out >> np.uint64(54))
     out *= np.uint64(_UNMIX[0])
-    return out ^ (out >> np.uint64(30)) ^ (out >> np.uint64(60))
+    out ^= (out >> np.uint64(30)) ^ (out >> np.uint64(60))
+    return out
 
 
 def root(salt: int) -> int:
@@ -63,7 +65,8 @@ def prefix_hashes(before: UInt64Array, tokens: Int64Array, cu_seqlens: Int64Arra
     local = np.arange(len(tokens)) - np.repeat(cu_seqlens[:-1], lengths)
     sums = np.cumsum(token_words(tokens) * down[local])
     skipped = np.concatenate([np.zeros(1, dtype=np.uint64), sums])[cu_seqlens[:-1]]
-    return up[local] * (np.repeat(before - skipped, lengths) + sums)
+    hashes: UInt64Array = up[local] * (np.repeat(before - skipped, lengths) + sums)
+    return hashes
 
 
 def follows(previous: UInt64Array, hashes: UInt64Array) -> npt.NDArray[np.bool_]:
