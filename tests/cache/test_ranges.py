@@ -72,7 +72,9 @@ def test_live_is_what_may_still_be_read_less_scratch(
 
 
 @given(window_rules(), cursors(), st.integers(0, 8))
-def test_without_scratch_every_block_of_an_open_step_owns_a_page(group: GroupRule, ends: list[int], rewind: int) -> None:
+def test_without_scratch_every_block_of_an_open_step_owns_a_page(
+    group: GroupRule, ends: list[int], rewind: int
+) -> None:
     runs = live(ends[0], ends, [False] * (len(ends) - 1), rule_for(group, rewind))
 
     written = blocks_below(ends[-1], group) - blocks_below(ends[0], group)

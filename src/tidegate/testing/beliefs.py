@@ -34,9 +34,7 @@ def believe(layers: tuple[BoundLayer, ...], contexts: ContextBook, step: StepInp
         _learn(layers, contexts, step, spans, int(place))
 
 
-def _learn(
-    layers: tuple[BoundLayer, ...], contexts: ContextBook, step: StepInput, spans: Spans, place: int
-) -> None:
+def _learn(layers: tuple[BoundLayer, ...], contexts: ContextBook, step: StepInput, spans: Spans, place: int) -> None:
     """Accept what the layers hold of one sequence; of two that differ, the one that reads more is believed."""
     start = int(spans.starts[place])
     at, starts = np.array([place]), spans.starts[place : place + 1]

@@ -178,9 +178,7 @@ class ModelTree:
         return max(length for length in candidates if self._can_reuse(scope, tuple(tokens[:length]), partial))
 
     def _can_reuse(self, scope: Hashable, prefix: Tokens, partial: bool) -> bool:
-        return not prefix or all(
-            self._has_group(scope, prefix, group, partial) for group in range(len(self._rules))
-        )
+        return not prefix or all(self._has_group(scope, prefix, group, partial) for group in range(len(self._rules)))
 
     def _has_group(self, scope: Hashable, prefix: Tokens, group: int, partial: bool) -> bool:
         rule = self._rules[group]
@@ -194,8 +192,7 @@ class ModelTree:
         if end <= len(prefix):
             return (scope, prefix[:end]) in self._blocks[group]
         return partial and any(
-            known == scope and len(text) == end and text[: len(prefix)] == prefix
-            for known, text in self._blocks[group]
+            known == scope and len(text) == end and text[: len(prefix)] == prefix for known, text in self._blocks[group]
         )
 
 

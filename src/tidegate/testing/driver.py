@@ -113,6 +113,13 @@ class StepDriver:
         self.manager.copy_pages(step.pages.snapshots)
         step.is_executed = True
 
+    def drop(self, step: OpenStep) -> None:
+        """Give a dispatched step up before the engine has run it; its copies still happen."""
+        self.manager.copy_pages(step.pages.copies)
+        step.begun = [sequence.computed for sequence in step.sequences]
+        step.accepted = list(step.begun)
+        step.is_executed = True
+
     def _forward(
         self, pages: StepPages, places: Sequence[int], starts: Sequence[int], texts: Sequence[Sequence[int]]
     ) -> list[list[int]]:
@@ -134,7 +141,7 @@ class StepDriver:
     def settle(self, histories: Sequence[int] | None = None) -> None:
         """Settle the oldest open step where it was accepted, or earlier where told."""
         step = self.open_steps.pop(0)
-        wanted = self.accepted(step) if histories is None else list(histories)
+        wanted = self.acceptable(step) if histories is None else list(histories)
         fresh = [
             sequence.settle(history, accepted)
             for sequence, history, accepted in zip(step.sequences, wanted, step.accepted, strict=True)
@@ -144,8 +151,8 @@ class StepDriver:
             line[: len(known)] = known
         self.manager.advance(step.pages.rows, np.array(wanted, dtype=np.int64), tokens)
 
-    def accepted(self, step: OpenStep) -> list[int]:
-        """Return the furthest histories an executed step may settle at."""
+    def acceptable(self, step: OpenStep) -> list[int]:
+        """Return the furthest histories the oldest open step may settle at; where it began if it did not count."""
         return [
             accepted if begun == sequence.model.history else sequence.model.history
             for sequence, begun, accepted in zip(step.sequences, step.begun, step.accepted, strict=True)

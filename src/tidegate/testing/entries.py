@@ -69,9 +69,7 @@ class Touched:
     offset: Int64Array
 
 
-def bind_layers(
-    specs: Sequence[LayerSpec], layout: KVLayout, pools: Sequence[PoolMemory]
-) -> tuple[BoundLayer, ...]:
+def bind_layers(specs: Sequence[LayerSpec], layout: KVLayout, pools: Sequence[PoolMemory]) -> tuple[BoundLayer, ...]:
     """Find each layer's buffers. Raises ``ConfigError`` where a sub-page and a block disagree in size."""
     by_name = {(location.layer_id, location.role): location for location in layout.locations}
     bound = []

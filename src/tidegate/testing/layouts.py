@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.base import BufferSpec, LayerSpec, Retention
-from tidegate.testing.cache_model import GroupRule
+from tidegate.base import BufferSpec, LayerSpec
 from tidegate.testing.choices import Choose, chance, one_of
 
 _WINDOWS = (1, 2, 3, 4, 5, 8, 9, 16, 17)
@@ -63,17 +62,6 @@ def _group(
         )
         for i in ids
     ]
-
-
-def rule_of(spec: LayerSpec, tokens_per_block: int, *, with_scratch: bool) -> GroupRule:
-    """Return what the model needs to know of a layer's group."""
-    return GroupRule(
-        block_tokens=spec.block_tokens or tokens_per_block,
-        window=spec.window,
-        sink_tokens=spec.sink_tokens,
-        uses_scratch=with_scratch and spec.scratch and spec.retention is Retention.WINDOW,
-        is_state=spec.retention is Retention.STATE,
-    )
 
 
 def build_texts(choose: Choose, count: int, length: int, vocab_size: int) -> list[list[int]]:
