@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from math import lcm
 
 Tokens = tuple[int, ...]
 
@@ -170,11 +171,10 @@ class ModelTree:
         return max((_shared(text, tokens) for text in self._texts.get(scope, ())), default=0)
 
     def longest_reuse(self, scope: Hashable, tokens: Sequence[int], *, partial: bool = True) -> int:
-        """Return the largest reusable length: the raw match or a block border, one token always left to compute."""
+        """Return the largest reusable length: the raw match or a border of all groups' blocks, one token always left."""
         raw = min(self.raw_match(scope, tokens), len(tokens) - 1)
-        candidates = {0, raw} if partial else {0}
-        for rule in self._rules:
-            candidates |= set(range(raw + 1)[:: 1 if rule.is_state else rule.block_tokens])
+        unit = lcm(*(rule.block_tokens for rule in self._rules if not rule.is_state))
+        candidates = {raw, *range(0, raw + 1, unit)} if partial else set(range(0, raw + 1, unit))
         return max(length for length in candidates if self._can_reuse(scope, tuple(tokens[:length]), partial))
 
     def _can_reuse(self, scope: Hashable, prefix: Tokens, partial: bool) -> bool:

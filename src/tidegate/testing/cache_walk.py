@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidegate.base import Int32Array, InternalError, Retention
+from tidegate.base import InternalError, Retention
 from tidegate.cache import Candidate, KVCacheConfig, KVCacheManager, ReuseScope
 from tidegate.testing.cache_model import GroupRule, scratch_blocks
 from tidegate.testing.choices import Choose, chance, one_of
@@ -69,7 +69,6 @@ class CacheWalk:
         self.texts = build_texts(choose, 4, self.config.max_seq_len, VOCAB_SIZE)
         self.waiting: list[Candidate] = []
         self.counts: Counter[str] = Counter()
-        self._arenas: tuple[Int32Array, ...] = ()
         self._computed: set[tuple[int, tuple[int, ...]]] = set()
 
     @property
@@ -102,8 +101,7 @@ class CacheWalk:
         return one_of(self.choose, SCOPES) if chance(self.choose, 20) else SCOPES[0]
 
     def see(self, step: OpenStep) -> None:
-        """Note the arenas of a dispatched step and what it covers."""
-        self._arenas = tuple(tables.slots for tables in step.pages.groups)
+        """Count what a dispatched step covers."""
         self.counts["copies"] += bool(step.pages.copies)
         self.counts["overlap"] += any(len(sequence.model.ends) > 1 for sequence in step.sequences)
         self.counts["scratch"] += any(
@@ -135,7 +133,7 @@ class CacheWalk:
     def observe_rows(self, rows: Sequence[int]) -> tuple[object, ...]:
         """Return all that outsiders see of some rows: cursors and tables."""
         cursors = (self.manager.history[rows], self.manager.capacity[rows], self.manager.num_open[rows])
-        tables = [arena[rows] for arena in self._arenas]
+        tables = [arena[rows] for arena in self.driver.arenas]
         return rows, [column.tolist() for column in cursors], [table.tolist() for table in tables]
 
     def check(self) -> None:
@@ -147,11 +145,11 @@ class CacheWalk:
             found = (self.manager.history[row], self.manager.capacity[row], self.manager.num_open[row])
             if found != (model.history, model.capacity, len(model.ends)):
                 raise InternalError(f"row {row}: cursors {found}, not H={model.history} C={model.ends}")
-            for group, (rule, arena) in enumerate(zip(self.rules, self._arenas, strict=False)):
+            for group, (rule, arena) in enumerate(zip(self.rules, self.driver.arenas, strict=False)):
                 check_owned(sequence, group, rule, arena)
-        if self._arenas:
+        if self.driver.arenas:
             pool_groups = [group.pool_group for group in self.manager.groups]
-            self.counts["shared"] += check_sharing(running, self.rules, pool_groups, self._arenas) > 0
+            self.counts["shared"] += check_sharing(running, self.rules, pool_groups, self.driver.arenas) > 0
 
 
 def group_rules(manager: KVCacheManager) -> tuple[GroupRule, ...]:

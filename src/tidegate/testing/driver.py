@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tidegate.base import Int32Array
 from tidegate.cache import Candidate, KVCacheManager, Quote, ReuseScope, StepPages
 from tidegate.engine import GroupTables, StepInput
 from tidegate.testing.cache_model import ModelSequence
@@ -49,6 +50,7 @@ class StepDriver:
         self.engine = engine
         self.running: dict[int, Running] = {}
         self.open_steps: list[OpenStep] = []
+        self.arenas: tuple[Int32Array, ...] = ()
         self.weights_epoch = 0
         self._salts: dict[tuple[ReuseScope, int], int] = {}
         engine.bind(manager.layout, manager.pools)
@@ -95,6 +97,7 @@ class StepDriver:
             model = ModelSequence(tokens, len(tokens), starts[int(row)], rewind)
             fresh[int(row)] = Running(int(row), candidate.scope, self.salt_of(candidate.scope), model)
             self.engine.declare(int(row), tokens[: model.history], fresh[int(row)].salt)
+        self.arenas = tuple(tables.slots for tables in pages.groups)
         return OpenStep(pages, [fresh.get(row) or self.running[row] for row in pages.rows.tolist()])
 
     def execute(self, step: OpenStep, drafts: Sequence[Sequence[int]] = ()) -> None:

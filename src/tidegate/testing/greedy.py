@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegate.cache import ReuseScope
+from tidegate.cache import KVCacheConfig, KVCacheManager, ReuseScope
 from tidegate.testing.driver import Admission, Growth, OpenStep, StepDriver
+from tidegate.testing.fake_engine import FakeEngine
 
 PLAIN = ReuseScope()
 """The scope of requests that name none."""
+
+
+def drive(config: KVCacheConfig) -> StepDriver:
+    """Return a driver over a new manager and a fake engine with the configured layers."""
+    return StepDriver(KVCacheManager(config), FakeEngine(config.layers))
 
 
 def run_step(driver: StepDriver, grow: Sequence[Growth] = (), admit: Sequence[Admission] = ()) -> OpenStep | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.base import BufferSpec, LayerSpec
 from tidegate.testing.choices import Choose, chance, one_of
@@ -11,6 +11,29 @@ from tidegate.testing.choices import Choose, chance, one_of
 _WINDOWS = (1, 2, 3, 4, 5, 8, 9, 16, 17)
 _SINKS = (0, 0, 0, 1, 5)
 _ENTRY_BYTES = (8, 16, 24, 12)
+
+
+_KEY_VALUE = (BufferSpec("key", 16), BufferSpec("value", 16))
+
+
+def full(*, block_tokens: int | None = None) -> LayerSpec:
+    """Return a small full-attention layer."""
+    return LayerSpec(0, "full_attention", _KEY_VALUE, block_tokens=block_tokens)
+
+
+def window(size: int, *, sink_tokens: int = 0, block_tokens: int | None = None) -> LayerSpec:
+    """Return a small sliding-window layer."""
+    return LayerSpec(0, "sliding_attention", _KEY_VALUE, size, sink_tokens, block_tokens)
+
+
+def state() -> LayerSpec:
+    """Return a small layer with a running state."""
+    return LayerSpec(0, "linear_attention", _KEY_VALUE)
+
+
+def stacked(*layers: LayerSpec) -> tuple[LayerSpec, ...]:
+    """Number layers in the order given."""
+    return tuple(replace(layer, layer_id=i) for i, layer in enumerate(layers))
 
 
 @dataclass(frozen=True, slots=True)

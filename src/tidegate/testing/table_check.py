@@ -12,9 +12,14 @@ Content = tuple[int, int, int, tuple[int, ...]]
 """What a page holds: group, block, salt and the tokens up to the block's last settled position."""
 
 
+def owned_blocks(slots: Int32Array, row: int) -> set[int]:
+    """Return the blocks of a row that have a page."""
+    return {block for block, slot in enumerate(slots[row].tolist()) if slot >= 0}
+
+
 def check_owned(running: Running, group: int, rule: GroupRule, slots: Int32Array) -> None:
     """Raise unless exactly the blocks that the cursors call for have a page."""
-    found = {block for block, slot in enumerate(slots[running.row].tolist()) if slot >= 0}
+    found = owned_blocks(slots, running.row)
     model = running.model
     if found != model.owned(rule):
         raise InternalError(
