@@ -162,7 +162,9 @@ def _drafts(walk: CacheWalk, running: Running, end: int) -> list[int]:
 def settle(walk: CacheWalk) -> None:
     """The oldest open step's output is known: accept all of it, less within the slack, or nothing."""
     step = walk.driver.open_steps[0]
-    if not step.is_executed:
+    if not step.is_executed and chance(walk.choose, 90):
+        execute(walk)
+    elif not step.is_executed:
         walk.driver.drop(step)
     furthest = walk.driver.acceptable(step)
     histories = [_history(walk, *pair) for pair in zip(step.sequences, furthest, strict=True)]
@@ -311,11 +313,6 @@ def _unchanged(walk: CacheWalk, before: tuple[object, ...], what: str) -> None:
         raise InternalError(f"{what} changed the cache: {before} became {after}")
 
 
-def _can_settle(walk: CacheWalk) -> bool:
-    steps = walk.driver.open_steps
-    return bool(steps) and (steps[0].is_executed or chance(walk.choose, 10))
-
-
 def _has_room(walk: CacheWalk) -> bool:
     return bool(walk.idle) and len(walk.driver.running) < walk.config.max_sequences
 
@@ -324,7 +321,7 @@ RULES: dict[str, Rule] = {
     "submit": Rule(10, lambda walk: len(walk.waiting) < 5, submit),
     "open_step": Rule(40, lambda walk: bool(walk.growable() or walk.waiting), open_step),
     "execute": Rule(30, lambda walk: any(not step.is_executed for step in walk.driver.open_steps), execute),
-    "settle": Rule(26, _can_settle, settle),
+    "settle": Rule(26, lambda walk: bool(walk.driver.open_steps), settle),
     "rewind": Rule(6, lambda walk: any(r.model.settled < r.model.history for r in walk.idle), rewind),
     "suspend": Rule(3, lambda walk: bool(walk.idle), suspend),
     "fork": Rule(4, _has_room, fork),
