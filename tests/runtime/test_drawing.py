@@ -54,7 +54,11 @@ def test_logits_without_a_finite_largest_are_an_engine_error() -> None:
 
 @pytest.mark.parametrize(
     "params",
-    [SamplingParams(), SamplingParams(temperature=0.0, presence_penalty=1.0), SamplingParams(temperature=0, logprobs=1)],
+    [
+        SamplingParams(),
+        SamplingParams(temperature=0.0, presence_penalty=1.0),
+        SamplingParams(temperature=0, logprobs=1),
+    ],
 )
 def test_what_needs_the_full_sampler_is_refused(params: SamplingParams) -> None:
     with pytest.raises(ConfigError, match="temperature=0"):

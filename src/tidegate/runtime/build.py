@@ -30,7 +30,7 @@ def cache_config(engine: Engine, config: RuntimeConfig) -> KVCacheConfig:
         pool_slots=cache.pool_slots,
         tokens_per_block=cache.tokens_per_block,
         max_open_steps=2 if config.loop.overlap else 1,
-        max_chunk_tokens=min(scheduler.max_num_tokens, cache.max_seq_len),
+        max_chunk_tokens=min(scheduler.max_chunk_tokens or scheduler.max_num_tokens, cache.max_seq_len),
         swa_scratch_reuse=cache.swa_scratch_reuse,
         enable_prefix_caching=cache.enable_prefix_caching,
         enable_partial_reuse=cache.enable_partial_reuse,

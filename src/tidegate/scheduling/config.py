@@ -16,6 +16,7 @@ _POLICIES = ("fcfs", "priority")
 class SchedulerConfig:
     """``max_num_tokens`` per step, after reuse; ``max_batch_size`` active sequences; ``max_waiting`` None: no limit.
 
+    ``max_chunk_tokens`` bounds one sequence's chunk; None: only the step's budget does.
     ``max_partial_prefills`` sequences may be in the middle of their prompt after a step. While anything is active, an
     admission leaves room for ``headroom_blocks`` more blocks of each active sequence, at most ``headroom_share`` of a
     pool. ``share_prefixes`` lets requests wait for an equal prefix that another is computing. A plan looks at no more
@@ -25,6 +26,7 @@ class SchedulerConfig:
     max_num_tokens: int = 2048
     max_batch_size: int = 64
     policy: PolicyName = "fcfs"
+    max_chunk_tokens: int | None = None
     max_partial_prefills: int = 1
     max_waiting: int | None = None
     headroom_blocks: int = 2
@@ -35,8 +37,9 @@ class SchedulerConfig:
     def __post_init__(self) -> None:
         for name in ("max_num_tokens", "max_batch_size", "max_partial_prefills"):
             check_integer(name, getattr(self, name), 1, 2**31 - 1)
-        if self.max_waiting is not None:
-            check_integer("max_waiting", self.max_waiting, 1, 2**31 - 1)
+        for name in ("max_waiting", "max_chunk_tokens"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1, 2**31 - 1)
         check_integer("headroom_blocks", self.headroom_blocks, 0, 2**20)
         check_integer("extra_probes", self.extra_probes, 0, 2**20)
         check_real("headroom_share", self.headroom_share, 0.0, 1.0)

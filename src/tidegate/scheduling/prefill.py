@@ -65,7 +65,7 @@ class PrefillDraft:
 
     def _continue(self, row: int, start: int, goal: int) -> int:
         """Plan one running prefill's chunk and return its end; ``start`` when it has to wait."""
-        wanted = chunk_end(start, goal, self._budget.tokens, self._view.align)
+        wanted = chunk_end(start, goal, self._most_tokens(), self._view.align)
         request_id = self._view.sequences.request(row).request_id
         if wanted == start:
             self._note(request_id, "tokens")
@@ -106,7 +106,7 @@ class PrefillDraft:
         """Plan a waiting request's first chunk; False when it, and so all behind it, must wait."""
         view, candidate, request_id = self._view, waiting.candidate, waiting.request.request_id
         start, goal = candidate.reused, candidate.num_tokens
-        wanted = chunk_end(start, goal, self._budget.tokens, view.align)
+        wanted = chunk_end(start, goal, self._most_tokens(), view.align)
         if wanted == start:
             return self._note(request_id, "tokens")
         if wanted < goal and self._budget.partials <= 0:
@@ -133,6 +133,10 @@ class PrefillDraft:
         self._budget.spend(end - start, is_partial=end < goal)
         self._owners.add(waiting.request, candidate.tokens, start)
         return True
+
+    def _most_tokens(self) -> int:
+        longest = self._view.config.max_chunk_tokens
+        return self._budget.tokens if longest is None else min(self._budget.tokens, longest)
 
     def _to_leave(self, waiting: Waiting) -> Int64Array:
         """Return pages this admission must leave per pool group: headroom, and the resume gate of one coming back."""

@@ -40,12 +40,11 @@ class Scheduler:
 
     def __init__(self, manager: KVCacheManager, config: SchedulerConfig, model: ModelLimits) -> None:
         align = lcm(*(g.block_tokens for g in manager.groups if g.retention is not Retention.STATE))
-        if config.max_num_tokens < align:
-            raise ConfigError(
-                f"max_num_tokens={config.max_num_tokens} must be at least {align}: chunks end at block borders",
-                field="max_num_tokens",
-                value=config.max_num_tokens,
-            )
+        for field, value in (("max_num_tokens", config.max_num_tokens), ("max_chunk_tokens", config.max_chunk_tokens)):
+            if value is not None and value < align:
+                raise ConfigError(
+                    f"{field}={value} must be at least {align}: chunks end at block borders", field=field, value=value
+                )
         pool_pages = manager.quote().supply
         self.config = config
         self._manager = manager
