@@ -13,6 +13,7 @@ from tidegate.engine.interface import StepInput
 from tidegate.engine.reference.architectures import check_architecture
 from tidegate.engine.reference.attention import AttentionKernel, LayerCall
 from tidegate.engine.reference.attention_hook import ATTENTION_NAME, register_attention
+from tidegate.engine.reference.checkpoint import Checkpoint, load_model
 from tidegate.engine.reference.layer_probe import LayerTrace, declare_layers, probe_layers
 from tidegate.engine.reference.options import EngineOptions
 from tidegate.engine.reference.step_pages import BoundLayer, PoolBinder, check_step, check_writes, spans_of
@@ -39,6 +40,11 @@ class ReferenceEngine:
         self._traces = {t.layer_id: t for t in probe_layers(model, options.windows)}
         self._layout: KVLayout | None = None
         self._layers: dict[int, BoundLayer] = {}
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint, options: EngineOptions = _DEFAULT_OPTIONS) -> ReferenceEngine:
+        """Load a model and build an engine on it."""
+        return cls(load_model(checkpoint), options)
 
     @property
     def vocab_size(self) -> int:
