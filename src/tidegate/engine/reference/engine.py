@@ -13,8 +13,9 @@ from tidegate.engine.interface import StepInput
 from tidegate.engine.reference.architectures import check_architecture
 from tidegate.engine.reference.attention import AttentionKernel, LayerCall
 from tidegate.engine.reference.attention_hook import ATTENTION_NAME, register_attention
-from tidegate.engine.reference.checkpoint import Checkpoint, load_model
+from tidegate.engine.reference.checkpoint import Checkpoint, default_cache, load_model
 from tidegate.engine.reference.layer_probe import LayerTrace, declare_layers, probe_layers
+from tidegate.engine.reference.native_attention import NativeAttention
 from tidegate.engine.reference.options import EngineOptions
 from tidegate.engine.reference.step_pages import BoundLayer, PoolBinder, check_step, check_writes, spans_of
 from tidegate.engine.reference.torch_attention import TorchAttention
@@ -36,7 +37,7 @@ class ReferenceEngine:
         model.set_attn_implementation(ATTENTION_NAME)
         model.eval()
         self._model = model
-        self._kernel: AttentionKernel = TorchAttention()
+        self._kernel = _choose_kernel(options)
         self._traces = {t.layer_id: t for t in probe_layers(model, options.windows)}
         self._layout: KVLayout | None = None
         self._layers: dict[int, BoundLayer] = {}
@@ -91,6 +92,15 @@ class ReferenceEngine:
             raise EngineError(f"the step of {step.token_ids.size} tokens failed: {error}") from error
         logits: torch.Tensor = result.logits[0]
         return logits
+
+
+def _choose_kernel(options: EngineOptions) -> AttentionKernel:
+    if options.kernel == "torch":
+        return TorchAttention()
+    native = NativeAttention.load(options.cache or default_cache())
+    if native is None and options.kernel == "native":
+        raise ConfigError("kernel='native' cannot be built here (the log says why); use 'auto' or 'torch'")
+    return native or TorchAttention()
 
 
 class _StepAttention:
