@@ -17,6 +17,7 @@ from tidegate.engine.reference.checkpoint import Checkpoint, default_cache, load
 from tidegate.engine.reference.layer_probe import LayerTrace, declare_layers, probe_layers
 from tidegate.engine.reference.native_attention import NativeAttention
 from tidegate.engine.reference.options import EngineOptions
+from tidegate.engine.reference.packed_linear import pack_linear_layers
 from tidegate.engine.reference.step_pages import BoundLayer, PoolBinder, check_step, check_writes, spans_of
 from tidegate.engine.reference.torch_attention import TorchAttention
 
@@ -36,6 +37,8 @@ class ReferenceEngine:
         register_attention()
         model.set_attn_implementation(ATTENTION_NAME)
         model.eval()
+        if options.prepack:
+            pack_linear_layers(model)
         self._model = model
         self._kernel = _choose_kernel(options)
         self._traces = {t.layer_id: t for t in probe_layers(model, options.windows)}
