@@ -97,7 +97,11 @@ class Paging:
         ]
         for row, end, on_loan in zip(rows.tolist(), ends, scratch, strict=True):
             for block in range(math.ceil(end / b)):
-                if block not in on_loan and arena[row, block] < 0 and block not in group.stale(self.history.get(row, 0)):
+                if (
+                    block not in on_loan
+                    and arena[row, block] < 0
+                    and block not in group.stale(self.history.get(row, 0))
+                ):
                     arena[row, block] = group.free.pop()
         if not any(scratch):
             return GroupTables(arena)
@@ -113,7 +117,9 @@ class Paging:
     def _lend_scratch(
         self, group: Group, blocks: list[int], table: np.ndarray, borrowed: list[tuple[Group, int]]
     ) -> None:
-        per_layer = {pool: len([x for x in group.locations if x.pool == pool]) // len(group.layers) for pool in group.pools}
+        per_layer = {
+            pool: len([x for x in group.locations if x.pool == pool]) // len(group.layers) for pool in group.pools
+        }
         k = min(group.pools[pool].sub_pages // u for pool, u in per_layer.items())
         slots = [group.free.pop() for _ in range(math.ceil(len(blocks) / k))]
         self.scratch_slots_used += len(slots)

@@ -7,10 +7,10 @@ import copy
 import numpy as np
 import pytest
 import torch
-
 from paged_run import Paging
-from tidegate.engine.reference import EngineOptions, ReferenceEngine
 from tiny_models import ARCHITECTURES, tiny_model
+
+from tidegate.engine.reference import EngineOptions, ReferenceEngine
 
 PROMPT, CHUNK, DECODE = 300, 64, 40
 TOLERANCE = 1e-4

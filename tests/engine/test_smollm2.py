@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from paged_run import Paging
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from paged_run import Paging
 from tidegate.engine.reference import Checkpoint, EngineOptions, ReferenceEngine, WindowPattern
 
 PROMPTS = (
@@ -39,7 +39,9 @@ def test_greedy_text_is_that_of_transformers(smollm2: Path, kernel: str) -> None
     prompts = [tokenizer(p, return_tensors="pt").input_ids for p in PROMPTS]
     dense = AutoModelForCausalLM.from_pretrained(smollm2)
     expected = [
-        dense.generate(p, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, do_sample=False)[0, p.shape[1] :].tolist()
+        dense.generate(p, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, do_sample=False)[
+            0, p.shape[1] :
+        ].tolist()
         for p in prompts
     ]
     engine = ReferenceEngine.from_checkpoint(Checkpoint(smollm2, "float32"), EngineOptions(kernel=kernel))

@@ -41,7 +41,9 @@ ARCHITECTURES = tuple(_OWN)
 _NO_HEAD_DIM = {"phi3"}
 
 
-def tiny_model(architecture: str, *, dtype: torch.dtype = torch.float32, seed: int = 0, **extra: object) -> PreTrainedModel:
+def tiny_model(
+    architecture: str, *, dtype: torch.dtype = torch.float32, seed: int = 0, **extra: object
+) -> PreTrainedModel:
     """Build a model whose logits depend visibly on every layer's attention."""
     shape = {k: v for k, v in _SHAPE.items() if not (k == "head_dim" and architecture in _NO_HEAD_DIM)}
     config = AutoConfig.for_model(architecture, **{**shape, "initializer_range": 0.15, **_OWN[architecture], **extra})

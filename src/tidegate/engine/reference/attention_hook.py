@@ -38,7 +38,7 @@ def _forward_to_pages(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+    _attention_mask: torch.Tensor | None,
     *,
     scaling: float | None = None,
     sliding_window: int | None = None,

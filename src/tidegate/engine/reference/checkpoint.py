@@ -6,15 +6,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, PreTrainedModel
 
 from tidegate.base import ConfigError
 from tidegate.engine.reference.architectures import check_architecture
 from tidegate.engine.reference.gguf_conversion import convert_gguf
 from tidegate.engine.reference.options import DTYPES
 from tidegate.engine.reference.packaged_model import DEFAULT_MODEL, SMOLLM2_SHA256, packaged_gguf
+from tidegate.engine.reference.weights import read_weights
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _LEGAL = f"a Hugging Face directory (config.json and *.safetensors), a .gguf file, or {DEFAULT_MODEL!r}"
@@ -55,22 +54,7 @@ def open_checkpoint(
 
 def load_model(checkpoint: Checkpoint) -> PreTrainedModel:
     """Load the weights. Raises ``ConfigError`` when the files are damaged or leave a weight unset."""
-    path = checkpoint.directory
-    try:
-        model, report = AutoModelForCausalLM.from_pretrained(
-            path,
-            dtype=getattr(torch, checkpoint.dtype),
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-        )
-    except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
-        raise ConfigError(f"model {path}: its weights cannot be read ({error}); give intact files") from error
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise ConfigError(f"model {path}: {len(missing)} weights are not in the files, such as {missing[:3]}")
-    return model  # type: ignore[no-any-return]  # transformers types from_pretrained loosely
+    return read_weights(checkpoint.directory, checkpoint.dtype)
 
 
 def _check_directory(path: Path) -> None:

@@ -36,7 +36,7 @@ class ReferenceEngine:
             raise ConfigError(f"model dtype {model.dtype} is not supported: float32 or bfloat16")
         register_attention()
         model.set_attn_implementation(ATTENTION_NAME)
-        model.eval()
+        model.eval()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
         if options.prepack:
             pack_linear_layers(model)
         self._model = model

@@ -13,12 +13,12 @@ import struct
 import tempfile
 from pathlib import Path
 
-import torch
 from gguf import GGUFReader
-from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+from transformers import AutoTokenizer
 
 from tidegate.base import ConfigError
 from tidegate.engine.reference.architectures import check_architecture
+from tidegate.engine.reference.weights import read_weights
 
 _LOG = logging.getLogger(__name__)
 _HEADER = struct.Struct("<4sIQQ")
@@ -78,21 +78,12 @@ def _check_file(path: Path, sha256: str | None) -> None:
 
 
 def _write_directory(path: Path, dtype: str, directory: Path) -> None:
-    try:
-        model, report = AutoModelForCausalLM.from_pretrained(
-            path.parent,
-            gguf_file=path.name,
-            quantization_config=GgufConfig(dequantize=True),
-            dtype=getattr(torch, dtype),
-            local_files_only=True,
-            output_loading_info=True,
-        )
-        tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
-    except (ValueError, KeyError, OSError, RuntimeError, NotImplementedError) as error:
-        raise ConfigError(f"model {path}: transformers cannot read this GGUF file: {error}") from error
-    if report["missing_keys"]:
-        raise ConfigError(f"model {path}: weights are missing, such as {sorted(report['missing_keys'])[:3]}")
+    model = read_weights(path.parent, dtype, gguf_file=path.name)
     check_architecture(model.config)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
+    except (ValueError, KeyError, OSError, NotImplementedError) as error:
+        raise ConfigError(f"model {path}: transformers cannot read its tokenizer: {error}") from error
     try:
         model.save_pretrained(directory)
         tokenizer.save_pretrained(directory)

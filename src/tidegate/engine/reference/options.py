@@ -43,7 +43,7 @@ class EngineOptions:
 
     kernel: str = "auto"
     windows: WindowPattern | None = None
-    prepack: bool = False
+    prepack: bool = True
     cache: Path | None = None
 
     def __post_init__(self) -> None:
