@@ -41,6 +41,12 @@ def run_mixed(paging: Paging, first: np.ndarray, second: np.ndarray) -> tuple[to
     return torch.cat(logits[3]), torch.cat(logits[5])
 
 
+def test_every_supported_architecture_is_compared() -> None:
+    from tidegate.engine.reference.architectures import ARCHITECTURES as SUPPORTED
+
+    assert set(ARCHITECTURES) == SUPPORTED
+
+
 @pytest.mark.parametrize("kernel", ["torch", "native"])
 @pytest.mark.parametrize("scratch", [False, True])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -54,4 +60,36 @@ def test_chunks_and_decodes_of_two_sequences(architecture: str, scratch: bool, k
     got = run_mixed(paging, first, second)
     for mine, theirs in zip(got, expected, strict=True):
         assert (mine - theirs).abs().max() < TOLERANCE
-    assert (paging.scratch_slots_used > 0) == (scratch and any(layer.window for layer in engine.kv_layers()))
+    assert (paging.scratch_slots_used > 0) == (scratch and any(s.window and s.scratch for s in engine.kv_layers()))
+
+
+@pytest.mark.parametrize("kernel", ["torch", "native"])
+@pytest.mark.parametrize("architecture", ["llama", "gemma3_text", "gpt_oss"])
+def test_bfloat16_stays_near_the_dense_forward(architecture: str, kernel: str) -> None:
+    model = tiny_model(architecture, dtype=torch.bfloat16)
+    tokens = np.random.default_rng(2).integers(3, 131, 120)
+    expected = dense_logits(tiny_model(architecture), tokens)
+    rounding = (dense_logits(model, tokens).float() - expected).abs().mean()
+    paging = Paging(ReferenceEngine(model, EngineOptions(kernel=kernel)), scratch=True)
+    got = torch.cat([paging.step([(0, tokens[b : b + 40])]) for b in (0, 40, 80)])
+    assert got.dtype == torch.bfloat16
+    assert (got.float() - expected).abs().mean() < 1.5 * rounding
+
+
+@pytest.mark.parametrize("block_tokens", [5, 8, 24, 32, 64])
+def test_block_size_does_not_change_the_output(block_tokens: int) -> None:
+    model = tiny_model("gemma3_text")
+    tokens = np.random.default_rng(3).integers(3, 131, 150)
+    expected = dense_logits(model, tokens)
+    paging = Paging(ReferenceEngine(copy.deepcopy(model), EngineOptions(kernel="native")), block_tokens=block_tokens)
+    got = torch.cat([paging.step([(0, tokens[b : b + 50])]) for b in (0, 50, 100)])
+    assert (got - expected).abs().max() < TOLERANCE
+
+
+@pytest.mark.parametrize("prepack", [False, True])
+def test_packed_linear_layers_change_nothing(prepack: bool) -> None:
+    model = tiny_model("qwen2")
+    tokens = np.random.default_rng(4).integers(3, 131, 70)
+    expected = dense_logits(model, tokens)
+    paging = Paging(ReferenceEngine(copy.deepcopy(model), EngineOptions(prepack=prepack)))
+    assert (paging.step([(0, tokens)]) - expected).abs().max() < TOLERANCE

@@ -9,11 +9,16 @@ from tidegate.base import ConfigError
 ARCHITECTURES = frozenset(
     {
         "cohere2",
+        "deepseek_v3",
+        "exaone4",
         "gemma2",
         "gemma3_text",
+        "gemma3n_text",
+        "gemma4_text",
         "gpt_oss",
         "granite",
         "llama",
+        "ministral",
         "mistral",
         "mixtral",
         "olmo2",
@@ -23,6 +28,7 @@ ARCHITECTURES = frozenset(
         "qwen3",
         "qwen3_moe",
         "smollm3",
+        "starcoder2",
     }
 )
 """Each is compared with its own dense forward in ``tests/engine``."""

@@ -16,7 +16,8 @@ class LayerCall:
 
     ``window`` counts the query itself, None is full attention; ``sink_tokens`` first positions stay visible behind a
     window; ``softcap`` bounds scores by ``softcap * tanh(score / softcap)``; ``sink_logits`` ``[heads]`` is one extra
-    logit per head in the softmax that carries no value.
+    logit per head in the softmax that carries no value. A layer that reads another layer's keys and values does not
+    own its pages and writes nothing.
     """
 
     layer_id: int
@@ -28,6 +29,7 @@ class LayerCall:
     sink_tokens: int = 0
     softcap: float | None = None
     sink_logits: torch.Tensor | None = None
+    owns_pages: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,9 @@ class AttentionKernel(Protocol):
         ...
 
     def attend(self, call: LayerCall, spans: SequenceSpans, keys: BufferPages, values: BufferPages) -> torch.Tensor:
-        """Attend over the pages; the step's own keys and values are in them. Return ``[T, heads, value_dim]``."""
-        ...
+        """Write the step's keys and values into their pages, then attend over these: ``[T, heads, value_dim]``.
 
-    def write(self, call: LayerCall, spans: SequenceSpans, keys: BufferPages, values: BufferPages) -> None:
-        """Put the step's keys and values into their pages."""
+        All writes of a layer come before its first read, and pages of one layer's blocks never coincide; pages of
+        different layers may, while scratch is live.
+        """
         ...

@@ -124,9 +124,8 @@ class _StepAttention:
 
     def attend(self, call: LayerCall) -> torch.Tensor:
         trace = self._traces[call.layer_id]
-        call = dataclasses.replace(call, window=trace.window, sink_tokens=trace.sink_tokens)
+        owns_pages = trace.kv_source == trace.layer_id
+        call = dataclasses.replace(call, window=trace.window, sink_tokens=trace.sink_tokens, owns_pages=owns_pages)
         layer = self._layers[trace.kv_source]
         keys, values = layer.keys.in_step(self._step), layer.values.in_step(self._step)
-        if trace.kv_source == trace.layer_id:
-            self._kernel.write(call, self._spans, keys, values)
         return self._kernel.attend(call, self._spans, keys, values)

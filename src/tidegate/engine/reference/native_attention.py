@@ -12,7 +12,6 @@ from tidegate.base import EngineError
 from tidegate.engine.reference.attention import BufferPages, LayerCall, SequenceSpans
 from tidegate.engine.reference.kernel_build import load_kernel_library
 
-_SUFFIX = {torch.float32: "f32", torch.bfloat16: "bf16"}
 _POINTERS = (
     "query", "key", "value", "out", "sink_logits", "key_pages", "value_pages",
     "key_table", "value_table", "rows", "cu_seqlens", "starts",
@@ -22,7 +21,7 @@ _LONGS = (
     "value_token_stride", "value_head_stride", "key_table_width", "value_table_width",
     "key_scale", "key_offset", "value_scale", "value_offset", "window", "sink_tokens",
 )  # fmt: skip
-_INTS = ("num_sequences", "heads", "kv_heads", "key_dim", "value_dim", "block_tokens", "threads")
+_INTS = ("num_sequences", "heads", "kv_heads", "key_dim", "value_dim", "block_tokens", "threads", "owns_pages")
 _FLOATS = ("scaling", "softcap")
 
 
@@ -43,7 +42,7 @@ class NativeAttention:
     name = "native"
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self._library = library
+        self._entries = {torch.float32: library.tidegate_attend_f32, torch.bfloat16: library.tidegate_attend_bf16}
 
     @classmethod
     def load(cls, cache: Path) -> NativeAttention | None:
@@ -51,17 +50,8 @@ class NativeAttention:
         library = load_kernel_library(cache)
         return None if library is None else cls(library)
 
-    def write(self, call: LayerCall, spans: SequenceSpans, keys: BufferPages, values: BufferPages) -> None:
-        """Put the step's keys and values into their pages."""
-        self._run("write", call, spans, keys, values)
-
     def attend(self, call: LayerCall, spans: SequenceSpans, keys: BufferPages, values: BufferPages) -> torch.Tensor:
-        """Attend over the pages."""
-        return self._run("attend", call, spans, keys, values)
-
-    def _run(
-        self, entry: str, call: LayerCall, spans: SequenceSpans, keys: BufferPages, values: BufferPages
-    ) -> torch.Tensor:
+        """Write the step's keys and values, then attend."""
         query, key, value = (_rows_contiguous(t[0]) for t in (call.query, call.key, call.value))
         out = query.new_empty(query.shape[1], query.shape[0], value.shape[2])
         sinks = None if call.sink_logits is None else call.sink_logits.detach().float().contiguous()
@@ -83,9 +73,10 @@ class NativeAttention:
             window=call.window or 0, sink_tokens=call.sink_tokens, num_sequences=cu_seqlens.size - 1,
             heads=query.shape[0], kv_heads=key.shape[0], key_dim=key.shape[2], value_dim=value.shape[2],
             block_tokens=values.pages.shape[2], threads=torch.get_num_threads(),
+            owns_pages=call.owns_pages,
             scaling=call.scaling, softcap=call.softcap or 0.0,
         )  # fmt: skip
-        getattr(self._library, f"tidegate_{entry}_{_SUFFIX[query.dtype]}")(ctypes.byref(arguments))
+        self._entries[query.dtype](ctypes.byref(arguments))
         return out
 
 

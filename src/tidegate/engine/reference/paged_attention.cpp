@@ -89,7 +89,7 @@ struct Call {
   int64_t value_scale, value_offset;
   int64_t window;  // 0: full attention
   int64_t sink_tokens;
-  int32_t num_sequences, heads, kv_heads, key_dim, value_dim, block_tokens, threads;
+  int32_t num_sequences, heads, kv_heads, key_dim, value_dim, block_tokens, threads, owns_pages;
   float scaling;
   float softcap;  // 0: none
 };
@@ -344,6 +344,7 @@ void write_all(const Call& c) {
 
 template <class T>
 void attend_all(const Call& c) {
+  if (c.owns_pages) write_all<T>(c);
   const int tokens = std::max(1, kTileRows / (c.heads / c.kv_heads));
   std::vector<Item> items;
   for (int32_t s = 0; s < c.num_sequences; ++s) {
@@ -364,8 +365,6 @@ void attend_all(const Call& c) {
 }  // namespace
 
 extern "C" {
-void tidegate_write_f32(const Call* call) { write_all<float>(*call); }
-void tidegate_write_bf16(const Call* call) { write_all<bf16>(*call); }
 void tidegate_attend_f32(const Call* call) { attend_all<float>(*call); }
 void tidegate_attend_bf16(const Call* call) { attend_all<bf16>(*call); }
 }

@@ -17,18 +17,10 @@ class TorchAttention:
 
     name = "torch"
 
-    def write(self, call: LayerCall, spans: SequenceSpans, keys: BufferPages, values: BufferPages) -> None:
-        """Put the step's keys and values into their pages."""
-        sequence, position = _flatten(spans)
-        block, offset = np.divmod(position, values.pages.shape[2])
-        at = torch.from_numpy(offset)
-        key_page = torch.from_numpy(_sub_pages(keys, sequence, block))
-        value_page = torch.from_numpy(_sub_pages(values, sequence, block))
-        keys.pages[key_page, :, :, at] = call.key[0].transpose(0, 1)
-        values.pages[value_page, :, at] = call.value[0].transpose(0, 1)
-
     def attend(self, call: LayerCall, spans: SequenceSpans, keys: BufferPages, values: BufferPages) -> torch.Tensor:
-        """Attend over the pages; single-token sequences go together, padded to the longest, others one by one."""
+        """Write, then attend: single-token sequences go together, padded to the longest, others one by one."""
+        if call.owns_pages:
+            _write(call, spans, keys, values)
         lengths = np.diff(spans.cu_seqlens)
         out = call.query.new_empty(call.query.shape[2], call.query.shape[1], values.pages.shape[3])
         singles = np.flatnonzero(lengths == 1)
@@ -39,6 +31,16 @@ class TorchAttention:
             begin, end = int(spans.cu_seqlens[i]), int(spans.cu_seqlens[i + 1])
             out[begin:end] = _attend_group(call, np.array([i]), spans, keys, values)[0]
         return out
+
+
+def _write(call: LayerCall, spans: SequenceSpans, keys: BufferPages, values: BufferPages) -> None:
+    sequence, position = _flatten(spans)
+    block, offset = np.divmod(position, values.pages.shape[2])
+    at = torch.from_numpy(offset)
+    key_page = torch.from_numpy(_sub_pages(keys, sequence, block))
+    value_page = torch.from_numpy(_sub_pages(values, sequence, block))
+    keys.pages[key_page, :, :, at] = call.key[0].transpose(0, 1)
+    values.pages[value_page, :, at] = call.value[0].transpose(0, 1)
 
 
 def _flatten(spans: SequenceSpans) -> tuple[Int64Array, Int64Array]:
