@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from tidegate.engine.reference.attention import BufferPages, LayerCall, SequenceSpans
+from tidegate.engine.reference.checkpoint import default_cache
 from tidegate.engine.reference.kernel_build import load_kernel_library
 from tidegate.engine.reference.native_attention import NativeAttention
-from tidegate.engine.reference.checkpoint import default_cache
 from tidegate.engine.reference.torch_attention import TorchAttention
 
 

@@ -49,3 +49,7 @@ def test_refusals_say_what_is_legal(tmp_path: Path) -> None:
         Tokenizer.from_directory(tmp_path / "absent")
     with pytest.raises(ConfigError, match="tokenizer"):
         Tokenizer.from_directory(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Tokenizer.from_directory(tmp_path)

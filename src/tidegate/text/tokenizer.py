@@ -38,7 +38,7 @@ class Tokenizer:
             raise ConfigError(f"tokenizer {path}: there is no such directory; give a directory with tokenizer.json")
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # the tokenizers library raises bare Exception for damaged files
             raise ConfigError(f"tokenizer {path}: cannot be read ({error}); it needs tokenizer.json") from error
         return cls(tokenizer, _end_tokens(path))
 
