@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.base import Retention
 from tidegate.cache.core import CacheCore
-from tidegate.cache.ranges import count, live, scratch_need
+from tidegate.cache.ranges import ceil_div, scratch, scratch_slots, stale
 from tidegate.cache.sizing import concurrency, least_chunk, pages_alone
 
 
@@ -39,9 +39,10 @@ class CapacityPlan:
         """Whether a lone sequence that has settled ``start`` tokens could compute up to ``end`` in one step."""
         needs = [0] * len(self._slots)
         for group in self._grouping.groups:
-            pages = count(live(start, (start, end), (True,), group.rule)) + scratch_need((start, end), (True,), group.rule)
+            gone, dead = stale(start, group.rule), scratch(start, end, group.rule)
+            pages = ceil_div(end, group.block_tokens) - (gone[1] - gone[0]) - (dead[1] - dead[0])
             snapshot = 1 if group.retention is Retention.STATE else 0
-            needs[group.pool_group] += pages + snapshot
+            needs[group.pool_group] += pages + scratch_slots(dead, group.rule) + snapshot
         return all(need <= have for need, have in zip(needs, self._slots, strict=True))
 
     def longest_alone(self) -> int:

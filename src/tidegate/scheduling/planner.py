@@ -101,8 +101,9 @@ def _break_tie(view: PlanView, active: Int64Array, stuck: Plan) -> Plan:
 
 
 def _stalled(view: PlanView, plan: Plan, wait: Wait) -> Plan:
-    holders = np.flatnonzero(view.manager.capacity > 0)
-    stall = Stall(wait, len(view.queue), view.pool_pages, view.manager.quote().supply, tuple(holders.tolist()))
+    supply = view.manager.quote().supply
+    held = tuple(pages - free for pages, free in zip(view.pool_pages, supply, strict=True))
+    stall = Stall(wait, len(view.queue), view.pool_pages, supply, held)
     return Plan(quote=plan.quote, decodes=plan.decodes, deferred=plan.deferred, wait=wait, stall=stall)
 
 
