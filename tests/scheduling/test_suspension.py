@@ -28,7 +28,7 @@ def row_of(run: PlanningRun, request_id: str) -> int:
 def test_victim_of_lowest_priority_is_withdrawn_from_the_step() -> None:
     run = run_of(7)
     run.submit(make_request("low", 10, priority=5, max_tokens=12))
-    run.submit(make_request("middle", 2, priority=3, max_tokens=2))
+    run.submit(make_request("middle", 2, priority=3, max_tokens=6))
     run.submit(make_request("urgent", 11, priority=0, max_tokens=12))
     run.step()  # 11, 3 and 12 tokens known: 3, 1 and 3 pages, none free
     run.step()

@@ -120,20 +120,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A plan under way. ``is_computed`` is False for sequences that ended after they were planned."""
+    """A plan under way. ``is_computed`` is False for sequences that ended after they were planned; ``is_whole``: none."""
 
     rows: Int64Array
     starts: Int64Array
     ends: Int64Array
     samples: BoolArray
     is_computed: BoolArray
-    num_decodes: int
+    is_whole: bool
+    samples_all: bool
     num_admitted: int
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every sequence planned is computed."""
-        return bool(self.is_computed.all())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -121,7 +121,9 @@ class PrefillDraft:
             wanted,
             view.align,
             price=lambda at: self.quote.admit(candidate, at),
-            can_wait=lambda at: (is_busy or self._is_held_elsewhere()) and view.manager.plan.chunk_fits_alone(start, at),
+            can_wait=lambda at: (
+                (is_busy or self._is_held_elsewhere()) and view.manager.plan.chunk_fits_alone(start, at)
+            ),
         )
         if end is None:
             return self._note(request_id, "pages", self.quote.shortage)
