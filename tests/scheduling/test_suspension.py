@@ -22,7 +22,7 @@ def run_of(pages: int, *, block: int = 4, rows: int = 8, **config: object) -> Pl
 
 def row_of(run: PlanningRun, request_id: str) -> int:
     sequences = run.scheduler.sequences
-    return next(row for row in sequences.active().tolist() if sequences.request(row).request_id == request_id)
+    return next(int(row) for row in sequences.active().tolist() if sequences.request(row).request_id == request_id)
 
 
 def test_victim_of_lowest_priority_is_withdrawn_from_the_step() -> None:

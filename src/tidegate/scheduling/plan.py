@@ -120,7 +120,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A plan under way. ``is_computed`` is False for sequences that ended after they were planned; ``is_whole``: none."""
+    """A plan under way. ``is_computed`` is False for sequences that ended after they were planned."""
 
     rows: Int64Array
     starts: Int64Array
