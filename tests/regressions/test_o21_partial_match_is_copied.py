@@ -38,7 +38,9 @@ def test_a_partial_match_is_copied_and_its_source_never_changes() -> None:
 
 def test_a_block_equal_to_a_cached_one_is_adopted() -> None:
     driver = blocks_of_eight()
-    first = driver.plan(admit=[(driver.manager.candidate([*FIRST, 1]), 17), (driver.manager.candidate([*FIRST, 2]), 17)])
+    first = driver.plan(
+        admit=[(driver.manager.candidate([*FIRST, 1]), 17), (driver.manager.candidate([*FIRST, 2]), 17)]
+    )
     assert first is not None
     step, _ = driver.open(first)
     one, two = (sequence.row for sequence in step.sequences)

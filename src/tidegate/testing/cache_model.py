@@ -5,7 +5,6 @@ Why here: the cache answers by formulas on arrays. This says what the answers me
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -194,11 +193,6 @@ class ModelTree:
         return partial and any(
             known == scope and len(text) == end and text[: len(prefix)] == prefix for known, text in self._blocks[group]
         )
-
-
-def shared_slots(tables: Sequence[dict[int, int]]) -> Counter[int]:
-    """Return how many sequences own each slot, given each one's block to slot table."""
-    return Counter(slot for table in tables for slot in table.values())
 
 
 def _shared(text: Tokens, tokens: Sequence[int]) -> int:

@@ -162,9 +162,11 @@ class StepDriver:
         ]
 
     def rewind(self, row: int, history: int) -> None:
-        """Go back; the next token to compute stays known."""
-        self.manager.rewind(np.array([row]), np.array([history]))
-        self.running[row].model.rewind(history)
+        """Go back; the prompt and the next token to compute stay known."""
+        model = self.running[row].model
+        known = max(history + 1, model.num_prompt)
+        self.manager.rewind(np.array([row]), np.array([history]), np.array([known]))
+        model.rewind(history)
         self.running[row].cut()
 
     def fork(self, row: int) -> int:
