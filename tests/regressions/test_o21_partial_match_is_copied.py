@@ -20,8 +20,8 @@ def blocks_of_eight(num_slots: int = 16) -> StepDriver:
 
 def test_a_partial_match_is_copied_and_its_source_never_changes() -> None:
     driver = blocks_of_eight()
-    first = start(driver, FIRST + [1])
-    second = FIRST[:12] + [20, 21, 22, 23, 24]
+    first = start(driver, [*FIRST, 1])
+    second = [*FIRST[:12], 20, 21, 22, 23, 24]
     candidate = driver.manager.candidate(second)
     assert candidate.reused == 12
 
@@ -32,7 +32,7 @@ def test_a_partial_match_is_copied_and_its_source_never_changes() -> None:
     assert slots[row, 1] != slots[first, 1]
     driver.close(row)
     driver.close(first)
-    assert generate(driver, FIRST + [1], 4) == expected(driver, FIRST + [1], 4)
+    assert generate(driver, [*FIRST, 1], 4) == expected(driver, [*FIRST, 1], 4)
     assert generate(driver, second, 4) == expected(driver, second, 4)
 
 
