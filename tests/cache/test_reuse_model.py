@@ -40,7 +40,7 @@ def run_request(driver: StepDriver, tree: ModelTree, prompt: Sequence[int], choo
     """Prefill in random chunks, decode a little, close; tell the model what surely stays cached."""
     unit = driver.manager.match_unit
     candidate = driver.manager.candidate(prompt)
-    end = candidate.reused
+    end = driver.manager.lookup(candidate)
     row = None
     while end < len(prompt):
         end += choose(1, len(prompt) - end)

@@ -23,7 +23,7 @@ def test_a_partial_match_is_copied_and_its_source_never_changes() -> None:
     first = start(driver, [*FIRST, 1])
     second = [*FIRST[:12], 20, 21, 22, 23, 24]
     candidate = driver.manager.candidate(second)
-    assert candidate.reused == 12
+    assert driver.manager.lookup(candidate) == 12
 
     row = start(driver, second)
     slots = driver.arenas[0]

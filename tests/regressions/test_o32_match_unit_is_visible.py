@@ -29,7 +29,7 @@ def traffic(*, unit: int | None, partial: bool, shared: bool = True) -> tuple[St
     for number in range(20):
         head = SYSTEM if shared else [number, *SYSTEM[1:]]
         prompt = [*head, *[number + 40] * 20]
-        reused.append(driver.manager.candidate(prompt).reused)
+        reused.append(driver.manager.lookup(driver.manager.candidate(prompt)))
         driver.close(start(driver, prompt))
     return driver, reused
 

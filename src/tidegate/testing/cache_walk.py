@@ -121,7 +121,9 @@ class CacheWalk:
 
     def check_reuse(self, candidate: Candidate) -> None:
         """Raise if a request would reuse what nobody computed in its scope, or all of its prompt."""
-        tokens, reused = tuple(map(int, candidate.tokens)), candidate.reused
+        tokens, reused = tuple(candidate.tokens.tolist()), self.manager.lookup(candidate)
+        if candidate.access != "none" and reused != self.manager.probe(tokens, candidate.scope).reused:
+            raise InternalError("a candidate and a probe of the same prompt disagree")
         salt = self.driver.salt_of(candidate.scope)
         if reused >= len(tokens) or (reused and (salt, tokens[:reused]) not in self._computed):
             raise InternalError(f"would reuse {reused} of {tokens}, which was never computed in {candidate.scope}")
