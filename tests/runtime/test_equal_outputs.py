@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ LAYERS = {
     "windows": stacked(window(5), window(9, sink_tokens=2)),
     "state": stacked(full(), state()),
 }
-SETTINGS: dict[str, dict[str, object]] = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "overlap": {"overlap": True},
     "chunks": {"max_num_tokens": 8},
@@ -47,7 +48,13 @@ def some_requests(seed: int, count: int) -> list[Request]:
 def check(
     layers: Sequence[LayerSpec], requests: list[Request], pages: tuple[int, ...], **settings: object
 ) -> ServingRun:
-    values = {"tokens_per_block": 4, "max_seq_len": 64, "max_num_tokens": 64, "max_batch_size": 8, **settings}
+    values: dict[str, Any] = {
+        "tokens_per_block": 4,
+        "max_seq_len": 64,
+        "max_num_tokens": 64,
+        "max_batch_size": 8,
+        **settings,
+    }
     run = ServingRun(layers, pool_slots=pages, **values)
     rng = random.Random(len(requests))
     for request in requests:
@@ -97,7 +104,7 @@ def test_tokens_stream_in_order_and_once() -> None:
 
 
 def test_same_seed_same_plans() -> None:
-    limits: dict[str, object] = {"max_num_tokens": 16, "max_batch_size": 8}
+    limits: dict[str, Any] = {"max_num_tokens": 16, "max_batch_size": 8}
 
     def plans() -> list[object]:
         run = ServingRun(LAYERS["hybrid"], pool_slots=(24,), tokens_per_block=4, max_seq_len=64, **limits)

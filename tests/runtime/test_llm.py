@@ -1,6 +1,7 @@
 """The offline face on the fake engine: prompts as token ids."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def llm(engine: FakeEngine) -> Iterator[LLM]:
-    settings: dict[str, object] = {"max_num_seqs": 4, "max_num_batched_tokens": 16, "block_size": 4}
+    settings: dict[str, Any] = {"max_num_seqs": 4, "max_num_batched_tokens": 16, "block_size": 4}
     with LLM(engine=engine, clock=VirtualClock(), pool_slots=(16,), max_model_len=48, **settings) as llm:
         yield llm
         llm.manager.audit()
@@ -102,7 +103,7 @@ def test_second_ask_reuses_the_first(llm: LLM) -> None:
 
 def test_times_are_those_of_the_clock(engine: FakeEngine) -> None:
     clock = VirtualClock(5.0)
-    settings: dict[str, object] = {"max_num_tokens": 8, "max_batch_size": 2, "tokens_per_block": 4}
+    settings: dict[str, Any] = {"max_num_tokens": 8, "max_batch_size": 2, "tokens_per_block": 4}
     with LLM(engine=engine, clock=clock, pool_slots=(16,), max_seq_len=48, **settings) as llm:
         for delta in llm.generate([1] * 10, GREEDY, max_tokens=4, stream=True):
             output = delta.output

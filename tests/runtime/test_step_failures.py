@@ -1,6 +1,7 @@
 """Every way a step can die: before dispatch nothing has changed, after it its requests end and the rest goes on."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ class Breaks(Exception):
 
 
 def run_of(*, overlap: bool = False, pages: int = 24, **settings: object) -> ServingRun:
-    values = {"max_num_tokens": 16, "max_batch_size": 4, "headroom_blocks": 0, **settings}
+    values: dict[str, Any] = {"max_num_tokens": 16, "max_batch_size": 4, "headroom_blocks": 0, **settings}
     return ServingRun(
         stacked(full(), window(6)), pool_slots=(pages,), tokens_per_block=4, max_seq_len=64, overlap=overlap, **values
     )
