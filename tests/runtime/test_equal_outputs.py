@@ -143,3 +143,46 @@ def test_stop_token_ends_a_request_and_is_its_last_token() -> None:
         assert outputs["r"].finish_reason == "stop"
         assert outputs["deaf"].tokens.tolist() == expected
         assert outputs["deaf"].finish_reason == "length"
+
+
+def test_overlap_computes_nothing_beyond_a_known_length() -> None:
+    run = ServingRun(
+        LAYERS["full"],
+        pool_slots=(30,),
+        tokens_per_block=4,
+        max_seq_len=16,
+        max_num_tokens=16,
+        max_batch_size=4,
+        overlap=True,
+    )
+    requests = [make_request("a", 4, max_tokens=12), make_request("b", 10, max_tokens=6)]  # both fill the model
+    for request in requests:
+        run.submit(request)
+    outputs = run.run()
+
+    assert [outputs[r.request_id].tokens.tolist() for r in requests] == [run.expected(r) for r in requests]
+    assert run.session.statistics().decode_tokens == 11 + 5
+
+
+@pytest.mark.parametrize("eos", range(0, 31, 5))
+def test_sequences_that_end_by_surprise_leave_a_step_already_planned(eos: int) -> None:
+    run = ServingRun(
+        stacked(full(), window(6)),
+        eos_token_ids=(eos, (eos + 11) % 31, (eos + 17) % 31),
+        pool_slots=(60,),
+        tokens_per_block=4,
+        max_seq_len=64,
+        max_num_tokens=24,
+        max_batch_size=4,
+        enable_prefix_caching=False,
+        overlap=True,
+    )
+    requests = some_requests(eos, 10)
+    for request in requests:
+        run.submit(request)
+    outputs = run.run()
+
+    for request in requests:
+        expected = run.expected(request)
+        ends = [i for i, token in enumerate(expected) if token in (eos, (eos + 11) % 31, (eos + 17) % 31)]
+        assert outputs[request.request_id].tokens.tolist() == expected[: ends[0] + 1 if ends else None]

@@ -93,6 +93,18 @@ def test_stop_string_ends_the_request_where_it_ends(overlap: bool, stream: bool)
     assert letters(output.tokens.tolist()).startswith(whole[: whole.index(stop) + len(stop)])
 
 
+def test_stop_string_completed_by_the_last_allowed_token_counts() -> None:
+    session, engine = session_of()
+    whole = letters(engine.continuation([1, 2, 3], 6))
+    request = make_request("r", [1, 2, 3], max_tokens=6, stop=(whole[4:],))
+
+    output = run(session, request)["r"][-1].output
+
+    assert output is not None
+    assert output.finish_reason is FinishReason.STOP
+    assert output.text == whole[: whole.index(whole[4:])]
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 def test_deltas_add_up_to_the_output(overlap: bool) -> None:
     session, engine = session_of(overlap=overlap)

@@ -183,3 +183,15 @@ def test_queue_beyond_its_limit_refuses() -> None:
 def test_token_budget_must_hold_one_block() -> None:
     with pytest.raises(ConfigError, match="max_num_tokens=8 must be at least 16"):
         run_of(8, block=16, max_num_tokens=8, rows=4)
+
+
+def test_second_long_prompt_waits_while_one_is_partial() -> None:
+    run = run_of(128, max_num_tokens=64, max_chunk_tokens=8)
+    run.submit(make_request("a", 40))
+    run.submit(make_request("b", 40))
+
+    plan = run.step()
+
+    assert [(entry.start, entry.end) for entry in plan.admissions] == [(0, 8)]
+    assert plan.wait is not None
+    assert (plan.wait.request_id, plan.wait.reason) == ("b", "partial_prefills")

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from tidegate.cache import KVCacheConfig
-from tidegate.request import FinishReason
+from tidegate.request import FinishReason, Milestones, RunningSequences, SequenceStart
 from tidegate.scheduling import SchedulerConfig
+from tidegate.scheduling.policy import has_progressed
 from tidegate.testing.layouts import full, stacked
 from tidegate.testing.serving import PlanningRun, make_request
 
@@ -151,10 +152,51 @@ def test_stall_is_reported_with_who_waits_and_who_holds() -> None:
 
 @pytest.mark.parametrize("partials", [2, 3])
 def test_prefills_that_block_one_another_are_freed_in_order(partials: int) -> None:
-    run = run_of(12, max_num_tokens=16, max_partial_prefills=partials, rows=3)
+    run = run_of(12, max_num_tokens=16, max_chunk_tokens=4, max_partial_prefills=partials, rows=3)
     for name in "abc"[:partials]:
         run.submit(make_request(name, 40, max_tokens=4))
 
     outputs = run.run()
 
+    assert run.scheduler.statistics().suspended > 0
+    assert list(outputs) == list("abc"[:partials])
     assert [outputs[name].num_tokens for name in "abc"[:partials]] == [4] * partials
+
+
+def test_nobody_is_admitted_by_a_step_that_suspends() -> None:
+    run = run_of(8)
+    for name in "abcd":
+        run.submit(make_request(name, 7, max_tokens=10))
+    run.step()
+    run.step()
+    run.submit(make_request("tiny", 1, max_tokens=1))
+
+    plan = run.step()
+
+    assert plan.victims
+    assert not plan.admissions
+
+
+def test_resume_gate_does_not_hold_back_the_only_request() -> None:
+    run = run_of(8)
+    run.submit(make_request("a", 1, max_tokens=4))
+    run.submit(make_request("b", 27, max_tokens=6))
+    run.step()
+    run.step()
+    assert run.step().victims  # b needs all eight pages, one is a's
+
+    assert run.run()["b"].num_tokens == 6  # with nothing else active, though it leaves less than a twentieth free
+
+
+def test_only_what_has_produced_a_token_since_it_came_back_may_be_suspended() -> None:
+    sequences = RunningSequences(3, 32)
+    for row, suspensions in enumerate((0, 1, 1)):
+        request = make_request(f"r{row}", 4, max_tokens=8)
+        past = Milestones(num_suspensions=suspensions)
+        sequence = SequenceStart(
+            request=request, order=row, tokens=request.prompt, max_length=12, stop_ids=(), milestones=past
+        )
+        sequences.enter(row, sequence, now=0.0)
+    sequences.append(np.array([2]), np.array([9]), now=1.0)
+
+    assert has_progressed(sequences, np.arange(3)).tolist() == [True, False, True]
