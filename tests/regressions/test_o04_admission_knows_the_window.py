@@ -72,3 +72,27 @@ def test_chunk_that_does_not_fit_now_waits_uncut_and_nobody_is_suspended() -> No
     assert (waiting.wait.request_id, waiting.wait.reason) == ("long", "pages")
     assert chunks(run, "long")[-8] == (0, 512)
     assert run.scheduler.statistics().suspended == 0
+
+
+def test_chunk_that_can_never_fit_is_cut_beside_others_too() -> None:
+    cache = KVCacheConfig(
+        layers=stacked(full(block_tokens=64), window(16, block_tokens=16)),
+        max_sequences=8,
+        max_seq_len=8192,
+        tokens_per_block=16,
+        pool_slots=(256, 18),
+        separate_pools=True,
+        swa_scratch_reuse=False,
+        enable_prefix_caching=False,
+        max_chunk_tokens=512,
+    )
+    run = PlanningRun(cache, SchedulerConfig(max_num_tokens=576, max_batch_size=8, headroom_blocks=0))
+    run.submit(make_request("decoder", 10, max_tokens=30))
+    run.step()
+    run.submit(make_request("long", 1000, max_tokens=1))
+
+    plan = run.step()  # 512 tokens are 32 windowed blocks of 18; 256 are 16, and the decoder needs no more than 2
+
+    assert len(plan.decodes) == 1
+    assert [(entry.start, entry.end) for entry in plan.admissions] == [(0, 256)]
+    run.run()
