@@ -37,7 +37,7 @@ class ReferenceEngine:
         register_attention()
         model.set_attn_implementation(ATTENTION_NAME)
         model.eval()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
-        if options.prepack:
+        if options.prepack or (options.prepack is None and model.dtype is torch.bfloat16):
             pack_linear_layers(model)
         self._model = model
         self._kernel = _choose_kernel(options)
