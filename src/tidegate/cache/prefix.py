@@ -105,6 +105,8 @@ class Matcher:
             for checkpoint in reversed(node.checkpoints or ()):
                 if checkpoint.position < length:
                     break
+                if checkpoint.home is not node and length > node.end:
+                    continue  # of a branch that parts from ours after this node
                 found = [self._serve(rows, checkpoint, i, length) for i, rows in enumerate(self._tree.special)]
                 if None not in found:
                     return [part for part in found if part is not None]
@@ -139,43 +141,46 @@ class Matcher:
         if not len(lengths):
             return 0, []
         possible = np.ones(len(lengths), np.bool_)
-        checkpoints = {id(c): c for node, _ in path for c in node.checkpoints or ()}.values()
+        checkpoints = _on_path(path)
         tables: list[Int32Array] = []
         for index, rows in enumerate(self._tree.special):
             if rows.group.retention is Retention.STATE:
-                positions = [c.position for c in checkpoints if rows.pool.slot[c.windows[index][1][0]] >= 0]
-                possible &= np.isin(lengths, positions)
-                tables.append(np.empty(0, np.int32))
-                continue
-            table = self._presence(rows, index, raw, list(checkpoints))
+                table = np.full(raw + 1, BAD_PAGE, np.int32)
+                for checkpoint, limit in checkpoints:
+                    page = checkpoint.windows[index][1][0]
+                    if checkpoint.position <= min(raw, limit) and rows.pool.slot[page] >= 0:
+                        table[checkpoint.position] = page
+                possible &= table[lengths] >= 0
+            else:
+                table = self._presence(rows, index, raw, checkpoints)
+                low, high, sinks = needed_block_arrays(rows, lengths)
+                missing = np.concatenate([[0], np.cumsum(table < 0)])
+                possible &= (missing[high] == missing[low]) & (missing[sinks] == 0)
             tables.append(table)
-            low, high, sinks = needed_block_arrays(rows, lengths)
-            missing = np.concatenate([[0], np.cumsum(table < 0)])
-            possible &= (missing[high] == missing[low]) & (missing[sinks] == 0)
         if not possible.any():
             return 0, []
         best = int(lengths[np.flatnonzero(possible)[-1]])
-        return best, [self._from_table(i, best, tables[i], list(checkpoints)) for i in range(len(tables))]
+        return best, [self._from_table(rows, best, table) for rows, table in zip(self._tree.special, tables, strict=True)]
 
-    def _presence(self, rows: GroupRows, index: int, raw: int, checkpoints: list[Checkpoint]) -> Int32Array:
+    def _presence(
+        self, rows: GroupRows, index: int, raw: int, checkpoints: list[tuple[Checkpoint, int]]
+    ) -> Int32Array:
         """Page of each block of a windowed group that some checkpoint keeps, -1 elsewhere."""
         table = np.full(ceil_div(raw, rows.group.block_tokens), BAD_PAGE, np.int32)
-        for checkpoint in checkpoints:
+        for checkpoint, limit in checkpoints:
             first, pages = checkpoint.windows[index]
-            sinks = checkpoint.sinks[index]
-            for start, part in ((first, pages), (0, sinks)):
-                if part is not None and start < len(table):
-                    table[start : start + len(part)] = part[: len(table) - start]
+            stop = min(len(table), ceil_div(limit, rows.group.block_tokens))
+            for start, part in ((first, pages), (0, checkpoint.sinks[index])):
+                if part is not None and start < stop:
+                    part = part[: stop - start]
+                    table[start : start + len(part)] = part
         if rows.pool.doomed:
             table[rows.pool.slot[table] < 0] = BAD_PAGE
         return table
 
-    def _from_table(
-        self, index: int, length: int, table: Int32Array, checkpoints: list[Checkpoint]
-    ) -> tuple[Held, ...]:
-        rows = self._tree.special[index]
+    def _from_table(self, rows: GroupRows, length: int, table: Int32Array) -> tuple[Held, ...]:
         if rows.group.retention is Retention.STATE:
-            return next(((0, c.windows[index][1]),) for c in checkpoints if c.position == length)
+            return ((0, table[length : length + 1].copy()),)
         low, high, sinks = needed_blocks(rows, length)
         runs: list[Held] = [(0, table[:sinks].copy())] if sinks else []
         if high > low:
@@ -194,6 +199,15 @@ class Matcher:
             else:
                 held.append(next(special_parts))
         return tuple(held)
+
+
+def _on_path(path: Path) -> list[tuple[Checkpoint, int]]:
+    """Checkpoints along a path, each with the length up to which its tokens are the path's."""
+    found: dict[int, tuple[Checkpoint, int]] = {}
+    for node, _ in path:
+        for checkpoint in node.checkpoints or ():
+            found[id(checkpoint)] = (checkpoint, checkpoint.position if checkpoint.home is node else node.end)
+    return list(found.values())
 
 
 def needed_blocks(rows: GroupRows, length: int) -> tuple[int, int, int]:

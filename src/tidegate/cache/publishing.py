@@ -182,7 +182,7 @@ class Publisher:
         """Pages of a kept snapshot at ``position`` of this sequence, by group."""
         node = self._locate(row, position)
         for checkpoint in (node.checkpoints or ()) if node is not None else ():
-            if checkpoint.position == position:
+            if checkpoint.position == position and checkpoint.home is node:
                 return {
                     self._tree.rows.index(rows): int(checkpoint.windows[index][1][0])
                     for index, rows in enumerate(self._tree.special)
