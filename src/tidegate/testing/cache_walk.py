@@ -21,7 +21,7 @@ from tidegate.testing.table_check import check_owned, check_sharing
 
 VOCAB_SIZE = 3
 SCOPES = (ReuseScope(), ReuseScope(salt="a"), ReuseScope(lora_id="a"))
-_AMPLE_BYTES = 1 << 24
+_AMPLE_BYTES = 1 << 19
 
 
 def build_config(choose: Choose) -> KVCacheConfig:
