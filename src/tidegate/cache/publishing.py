@@ -171,7 +171,9 @@ class Publisher:
         node = self._attachment(row)
         while node.parent is not None and node.end > self._sequences.published[row]:
             node = node.parent
+        left = self._sequences.attach[row]
         self._sequences.attach[row] = node
+        self._tree.prune(left)
 
     def state_pages(self, row: int, position: int) -> dict[int, int] | None:
         """Pages of a kept snapshot at ``position`` of this sequence, by group."""
@@ -230,14 +232,10 @@ class Publisher:
             return False
         if node.tail or node.parent is None:
             node = tree.add_node(node, begin, -1, tail)
-        node.tail = tail
-        for i, rows in enumerate(tree.full):
+        pages = []
+        for rows in tree.full:
             block = rows.group.block_tokens
-            pages = rows.pages[row, begin // block : -(-history // block)].copy()
-            rows.pool.cache(pages, node.index, begin // block)
-            if len(node.pages) <= i:
-                node.pages.append(_NO_PAGES)
-            node.pages[i] = np.concatenate([node.pages[i], pages])
-        node.tree.version += 1
+            pages.append(rows.pages[row, begin // block : -(-history // block)].copy())
+        tree.add_tail(node, tail, pages)
         sequences.attach[row] = node
         return True
