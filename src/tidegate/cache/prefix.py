@@ -158,7 +158,8 @@ class Matcher:
         if not possible.any():
             return 0, []
         best = int(lengths[np.flatnonzero(possible)[-1]])
-        return best, [self._from_table(i, best, tables[i], list(checkpoints)) for i in range(len(tables))]
+        exact = [c for c in checkpoints if c.position == best <= agreed[c]]
+        return best, [self._from_table(i, best, tables[i], exact) for i in range(len(tables))]
 
     def _presence(self, rows: GroupRows, index: int, raw: int, agreed: dict[Checkpoint, int]) -> Int32Array:
         """Page of each block of a windowed group that some checkpoint keeps, -1 elsewhere."""
@@ -175,11 +176,12 @@ class Matcher:
         return table
 
     def _from_table(
-        self, index: int, length: int, table: Int32Array, checkpoints: list[Checkpoint]
+        self, index: int, length: int, table: Int32Array, exact: list[Checkpoint]
     ) -> tuple[Held, ...]:
         rows = self._tree.special[index]
         if rows.group.retention is Retention.STATE:
-            return next(((0, c.windows[index][1]),) for c in checkpoints if c.position == length)
+            held = [c.windows[index][1] for c in exact]
+            return ((0, next(pages for pages in held if rows.pool.slot[pages[0]] >= 0)),)
         low, high, sinks = needed_blocks(rows, length)
         runs: list[Held] = [(0, table[:sinks].copy())] if sinks else []
         if high > low:
