@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from itertools import pairwise
 
 import pytest
@@ -91,9 +90,10 @@ def test_scratch_need_is_the_largest_of_the_open_steps(
     group: GroupRule, ends: list[int], rewind: int, per_slot: int
 ) -> None:
     rule = rule_for(group, rewind)._replace(scratch_per_slot=per_slot)
-    steps = [len(scratch_blocks(*pair, group, rewind)) for pair in itertools.pairwise(ends)]
+    sizes = [len(scratch_blocks(*span, group, rewind)) for span in pairwise(ends)]
 
-    assert scratch_need(ends, [True] * len(steps), rule) == max((-(-n // per_slot) for n in steps), default=0)
+    need = scratch_need([OpenStep(*span) for span in pairwise(ends)], rule)
+    assert need == max((-(-size // per_slot) for size in sizes), default=0)
 
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
