@@ -105,6 +105,8 @@ class ModelSequence:
         begin, end = self.steps[0]
         if not self.history <= history <= end:
             return False
+        if len(self.steps) > 1 and history < end - self.max_rewind_len:
+            return False
         if history == self.history or history == end:
             return True
         if any(rule.is_state for rule in rules):

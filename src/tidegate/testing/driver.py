@@ -28,6 +28,7 @@ class Plan:
     """A priced step and what it was asked for."""
 
     quote: Quote
+    admitted: tuple[Candidate, ...]
     victims: tuple[int, ...]
 
 
@@ -76,7 +77,7 @@ class StepDriver:
                 return None
         if not all(quote.admit(candidate, end) for candidate, end in admit):
             return None
-        return Plan(quote, tuple(suspend))
+        return Plan(quote, tuple(candidate for candidate, _ in admit), tuple(suspend))
 
     def open(self, plan: Plan) -> tuple[OpenStep, list[Candidate]]:
         """Reserve, dispatch and keep a priced step; return it and the sequences it suspended."""

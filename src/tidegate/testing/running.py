@@ -36,6 +36,11 @@ class Running:
             known = max(known, end + 1)
         return known
 
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether an open step begins beyond what settled, so that it can only be given up."""
+        return any(begin > self.computed for begin, _ in self.model.steps[:1])
+
     def inputs(self, start: int, end: int, drafts: Sequence[int]) -> list[int]:
         """Return the tokens of a step; drafts fill in beyond the known context."""
         context = self.context
