@@ -132,6 +132,9 @@ class CacheCore:
         if candidate.declared:
             self.publisher.declared[row] = frozenset(candidate.declared)
         self.settler.refresh(row)
+
+    def count_admission(self, candidate: Candidate) -> None:
+        """Count a request that runs for good, once."""
         self.counters.count_admission(candidate, self.unit)
 
     def _allow_publishing(self, row: int, candidate: Candidate, published: int) -> None:

@@ -101,12 +101,12 @@ class Matcher:
 
     def _one_checkpoint(self, path: Path, length: int) -> list[tuple[Held, ...]] | None:
         """Pages for ``length`` from a single checkpoint, the usual case."""
-        for node, same in reversed(path):
+        for node, _ in reversed(path):
             for checkpoint in reversed(node.checkpoints or ()):
                 if checkpoint.position < length:
                     break
-                if _agrees_up_to(checkpoint, node, same) < length:
-                    continue
+                if checkpoint.home is not node and length > node.end:
+                    continue  # of a branch that parts from ours after this node
                 found = [self._serve(rows, checkpoint, i, length) for i, rows in enumerate(self._tree.special)]
                 if None not in found:
                     return [part for part in found if part is not None]
@@ -141,47 +141,46 @@ class Matcher:
         if not len(lengths):
             return 0, []
         possible = np.ones(len(lengths), np.bool_)
-        agreed = {c: _agrees_up_to(c, node, same) for node, same in path for c in node.checkpoints or ()}
-        checkpoints = agreed.keys()
+        checkpoints = _on_path(path)
         tables: list[Int32Array] = []
         for index, rows in enumerate(self._tree.special):
             if rows.group.retention is Retention.STATE:
-                positions = [c.position for c in checkpoints if c.position <= agreed[c] and rows.pool.slot[c.windows[index][1][0]] >= 0]
-                possible &= np.isin(lengths, positions)
-                tables.append(np.empty(0, np.int32))
-                continue
-            table = self._presence(rows, index, raw, agreed)
+                table = np.full(raw + 1, BAD_PAGE, np.int32)
+                for checkpoint, limit in checkpoints:
+                    page = checkpoint.windows[index][1][0]
+                    if checkpoint.position <= min(raw, limit) and rows.pool.slot[page] >= 0:
+                        table[checkpoint.position] = page
+                possible &= table[lengths] >= 0
+            else:
+                table = self._presence(rows, index, raw, checkpoints)
+                low, high, sinks = needed_block_arrays(rows, lengths)
+                missing = np.concatenate([[0], np.cumsum(table < 0)])
+                possible &= (missing[high] == missing[low]) & (missing[sinks] == 0)
             tables.append(table)
-            low, high, sinks = needed_block_arrays(rows, lengths)
-            missing = np.concatenate([[0], np.cumsum(table < 0)])
-            possible &= (missing[high] == missing[low]) & (missing[sinks] == 0)
         if not possible.any():
             return 0, []
         best = int(lengths[np.flatnonzero(possible)[-1]])
-        exact = [c for c in checkpoints if c.position == best <= agreed[c]]
-        return best, [self._from_table(i, best, tables[i], exact) for i in range(len(tables))]
+        return best, [self._from_table(rows, best, table) for rows, table in zip(self._tree.special, tables, strict=True)]
 
-    def _presence(self, rows: GroupRows, index: int, raw: int, agreed: dict[Checkpoint, int]) -> Int32Array:
+    def _presence(
+        self, rows: GroupRows, index: int, raw: int, checkpoints: list[tuple[Checkpoint, int]]
+    ) -> Int32Array:
         """Page of each block of a windowed group that some checkpoint keeps, -1 elsewhere."""
         table = np.full(ceil_div(raw, rows.group.block_tokens), BAD_PAGE, np.int32)
-        for checkpoint, length in agreed.items():
+        for checkpoint, limit in checkpoints:
             first, pages = checkpoint.windows[index]
-            sinks = checkpoint.sinks[index]
-            stop = min(len(table), ceil_div(length, rows.group.block_tokens))
-            for start, part in ((first, pages), (0, sinks)):
+            stop = min(len(table), ceil_div(limit, rows.group.block_tokens))
+            for start, part in ((first, pages), (0, checkpoint.sinks[index])):
                 if part is not None and start < stop:
-                    table[start : min(start + len(part), stop)] = part[: stop - start]
+                    part = part[: stop - start]
+                    table[start : start + len(part)] = part
         if rows.pool.doomed:
             table[rows.pool.slot[table] < 0] = BAD_PAGE
         return table
 
-    def _from_table(
-        self, index: int, length: int, table: Int32Array, exact: list[Checkpoint]
-    ) -> tuple[Held, ...]:
-        rows = self._tree.special[index]
+    def _from_table(self, rows: GroupRows, length: int, table: Int32Array) -> tuple[Held, ...]:
         if rows.group.retention is Retention.STATE:
-            held = [c.windows[index][1] for c in exact]
-            return ((0, next(pages for pages in held if rows.pool.slot[pages[0]] >= 0)),)
+            return ((0, table[length : length + 1].copy()),)
         low, high, sinks = needed_blocks(rows, length)
         runs: list[Held] = [(0, table[:sinks].copy())] if sinks else []
         if high > low:
@@ -202,14 +201,13 @@ class Matcher:
         return tuple(held)
 
 
-def _agrees_up_to(checkpoint: Checkpoint, node: Node, same: int) -> int:
-    """How far the text of a checkpoint that ``node`` lists is the looked-up one, of which ``same`` tokens match here.
-
-    A node's tail is only the text of checkpoints at home in it: others go on in a child.
-    """
-    if node.row < 0 and checkpoint.home is not node:
-        same = min(same, len(node.data) // TOKEN_BYTES)
-    return node.start + same
+def _on_path(path: Path) -> list[tuple[Checkpoint, int]]:
+    """Checkpoints along a path, each with the length up to which its tokens are the path's."""
+    found: dict[int, tuple[Checkpoint, int]] = {}
+    for node, _ in path:
+        for checkpoint in node.checkpoints or ():
+            found[id(checkpoint)] = (checkpoint, checkpoint.position if checkpoint.home is node else node.end)
+    return list(found.values())
 
 
 def needed_blocks(rows: GroupRows, length: int) -> tuple[int, int, int]:

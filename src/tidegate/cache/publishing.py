@@ -31,8 +31,11 @@ class Publisher:
         limit = int(sequences.publish_limit[row])
         target = min(history, limit) // unit * unit
         if target > sequences.published[row]:
-            if sequences.leaf[row] is None:
+            leaf = sequences.leaf[row]
+            if leaf is None:
                 self._descend(row, target)
+            else:
+                leaf.tree.version += 1
             sequences.published[row] = target
         sequences.next_publish[row] = target + unit if target + unit <= limit else NEVER
 
@@ -122,9 +125,9 @@ class Publisher:
         if position:
             self.checkpoint(row, position)
 
-    def checkpoint(self, row: int, position: int) -> None:
-        """Keep the pages that make ``position`` reusable, if the row still has all of them."""
-        node = self._locate(row, position)
+    def checkpoint(self, row: int, position: int, node: Node | None = None) -> None:
+        """Keep the pages that make ``position`` (in ``node``) reusable, if the row still has all of them."""
+        node = node or self._locate(row, position)
         if node is None or any(c.position == position and c.home is node for c in node.checkpoints or ()):
             return
         windows: list[Held] = []
@@ -179,7 +182,7 @@ class Publisher:
         """Pages of a kept snapshot at ``position`` of this sequence, by group."""
         node = self._locate(row, position)
         for checkpoint in (node.checkpoints or ()) if node is not None else ():
-            if checkpoint.position == position:
+            if checkpoint.position == position and checkpoint.home is node:
                 return {
                     self._tree.rows.index(rows): int(checkpoint.windows[index][1][0])
                     for index, rows in enumerate(self._tree.special)
@@ -205,14 +208,16 @@ class Publisher:
             return
         self.publish(row, history)
         self.close_leaf(row)
-        published = int(sequences.published[row])
-        if history > published and not (self._tails and self._publish_tail(row, history)):
-            history = published
+        node = None
+        if history > sequences.published[row]:
+            node = self._publish_tail(row, history) if self._tails else None
+            if node is None:
+                history = int(sequences.published[row])
         if self._tree.special and history:
             pending = self.pending_snapshots.setdefault(row, [])
             own = self._own_state(row) if history == sequences.history[row] else {}
             pending.append((history, own))
-            self.checkpoint(row, history)
+            self.checkpoint(row, history, node)
             pending.pop()
 
     def _own_state(self, row: int) -> dict[int, int]:
@@ -223,13 +228,21 @@ class Publisher:
             if rows.group.retention is Retention.STATE and rows.pages[row, 0] >= 0
         }
 
-    def _publish_tail(self, row: int, history: int) -> bool:
+    def _publish_tail(self, row: int, history: int) -> Node | None:
+        """Publish the last partial unit; return the node that holds it, be it ours or an older one."""
         sequences, tree = self._sequences, self._tree
         begin = int(sequences.published[row])
         node = self._locate(row, begin) if begin else self._attachment(row)
+        if node is None:
+            return None
         tail = sequences.tokens[row, begin:history].tobytes()
-        if node is None or node.end != begin or tree.shares(node, tail):
-            return False
+        if node.end > begin:
+            if common_tokens(tail, node.data[(begin - node.start) * TOKEN_BYTES :]) * TOKEN_BYTES == len(tail):
+                return node
+            node = tree.split(node, begin)
+        older = tree.holder_of_tail(node, tail)
+        if older is not None:
+            return older
         if node.tail or node.parent is None:
             node = tree.add_node(node, begin, -1, tail)
         pages = []
@@ -238,4 +251,4 @@ class Publisher:
             pages.append(rows.pages[row, begin // block : -(-history // block)].copy())
         tree.add_tail(node, tail, pages)
         sequences.attach[row] = node
-        return True
+        return node

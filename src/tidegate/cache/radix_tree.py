@@ -192,9 +192,10 @@ class RadixTree:
                     best, same = node.children[neighbour], shared
         return best, same
 
-    def shares(self, node: Node, tail: bytes) -> bool:
-        """Whether all of a partial unit is cached after ``node`` already."""
-        return self._nearest(node, tail)[1] * TOKEN_BYTES == len(tail)
+    def holder_of_tail(self, node: Node, tail: bytes) -> Node | None:
+        """Return who caches all of a partial unit after ``node`` already."""
+        holder, same = self._nearest(node, tail)
+        return holder if same * TOKEN_BYTES == len(tail) else None
 
     def subtree(self, node: Node) -> Iterator[Node]:
         """Yield a node's descendants, parents first."""

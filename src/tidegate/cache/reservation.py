@@ -53,6 +53,9 @@ class ReservationHost(CacheState, Protocol):
     def start_sequence(self, row: int, candidate: Candidate) -> None:
         """Fill in a new row's tokens, attachment and statistics."""
 
+    def count_admission(self, candidate: Candidate) -> None:
+        """Count a request that runs for good, once."""
+
     def drop_sequence(self, row: int) -> None:
         """Take a row's pages back and free the row, without publishing anything."""
 
@@ -321,6 +324,8 @@ class Reservation:
         for row in self._victims:
             self.suspended.append(host.suspend_row(row))
         self._lender.end()
+        for candidate, _ in self.admitted:
+            host.count_admission(candidate)
         sequences = host.sequences
         open_steps = sequences.num_open[self.rows]
         if mode is Mode.READY:
