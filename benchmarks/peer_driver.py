@@ -1,8 +1,8 @@
 """Runs inside a peer's own environment: answers calls of that peer's benchmark script, one JSON line each.
 
-``PYTHON peer_driver.py SCRIPT`` reads ``{"call", "arguments"}`` lines and writes ``{"rows"}`` or ``{"error"}``. Nothing of
-tidegate is imported here, and nothing of the peer anywhere else. One process lives for a whole run, so that calls can
-be interleaved with ours without importing the peer again.
+``PYTHON peer_driver.py SCRIPT`` reads ``{"call", "arguments"}`` lines and writes ``{"rows"}`` or ``{"error"}``. Nothing
+of tidegate is imported here, and nothing of the peer anywhere else. One process lives for a whole run, so that calls
+can be interleaved with ours without importing the peer again.
 """
 
 from __future__ import annotations
