@@ -17,6 +17,10 @@ def missing_names(module: str) -> list[str]:
     return [name for name in door.__all__ if not hasattr(door, name)]
 
 
+def test_every_folder_with_code_has_a_door() -> None:
+    assert [str(path) for path in SOURCE.rglob("*.py") if not path.with_name("__init__.py").exists()] == []
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_door_exports_what_it_promises(room: str) -> None:
     assert missing_names(f"tidegate.{room}") == []

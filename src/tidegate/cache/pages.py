@@ -1,0 +1,193 @@
+"""The page table of record: one structure of arrays per pool group.
+
+A page is *locked* (``locks`` sequences use it now) and/or *cached* (``refs`` tree nodes or checkpoints keep it). It
+dies when both are zero. Cached and unlocked means evictable. A *doomed* page is evictable content whose slot an open
+reservation has taken on loan: it keeps its place in the tree, without a slot, until the reservation is dispatched
+(then it is dropped) or rolled back (then it gets its slot back).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tidegate.base import BoolArray, Int32Array, Int64Array
+from tidegate.storage import FreeStack, PoolGroup, RetentionLru
+
+
+@dataclass(slots=True)
+class StampClock:
+    """Counts releases; a later stamp is a later use."""
+
+    value: int = 0
+
+    def tick(self) -> int:
+        """Return a new stamp."""
+        self.value += 1
+        return self.value
+
+
+@dataclass(slots=True)
+class PagePeaks:
+    """Highest counts seen, for statistics."""
+
+    in_use: int = 0
+    dropped: int = field(default=0)
+
+
+class PagePool:
+    """Pages of one pool group. Columns are indexed by page id; ``owner`` indexes the tree's owners."""
+
+    def __init__(self, storage: PoolGroup, clock: StampClock) -> None:
+        count = storage.spec.num_slots
+        capacity = count + max(count // 8, 64)
+        self.storage = storage
+        self.num_slots = count
+        self.slot = np.full(capacity, -1, np.int32)
+        self.locks = np.zeros(capacity, np.int32)
+        self.refs = np.zeros(capacity, np.int32)
+        self.owner = np.full(capacity, -1, np.int32)
+        self.ordinal = np.full(capacity, -1, np.int32)
+        self.stamp = np.zeros(capacity, np.int64)
+        self.retention = np.zeros(capacity, np.int8)
+        self.ids = FreeStack(capacity)
+        self.evictable = 0
+        self.doomed = 0
+        self.policy = RetentionLru(self._valid)
+        self.peaks = PagePeaks()
+        self._clock = clock
+
+    @property
+    def num_free(self) -> int:
+        """Slots that hold nothing."""
+        return len(self.storage.free)
+
+    def acquire(self, slots: Int32Array) -> Int32Array:
+        """Make new private pages in ``slots``, each locked once; return their ids."""
+        count = len(slots)
+        if len(self.ids) < count:
+            self._grow(count)
+        pages = self.ids.take(count)
+        self.slot[pages] = slots
+        self.locks[pages] = 1
+        return pages
+
+    def lock(self, pages: Int32Array) -> None:
+        """Add one lock to each of these distinct pages."""
+        locks = self.locks[pages]
+        idle = len(locks) - int(np.count_nonzero(locks))
+        self.evictable -= idle
+        self.locks[pages] = locks + 1
+
+    def unlock(self, pages: Int32Array, retention: int = 0) -> None:
+        """Take one lock from each of these distinct pages; ``pages`` in the order in which they may be evicted."""
+        locks = self.locks[pages] - 1
+        self.locks[pages] = locks
+        idle = pages if not locks.any() else pages[locks == 0]
+        self.settle_idle(idle, retention)
+
+    def unlock_many(self, pages: Int32Array, retention: int = 0) -> None:
+        """Like ``unlock``; the same page may come several times, once for each lock to take."""
+        np.subtract.at(self.locks, pages, 1)
+        idle = pages[self.locks[pages] == 0]
+        if len(idle):
+            place = np.arange(len(idle), dtype=np.int32)
+            self.ordinal_scratch(len(self.slot))[idle] = place
+            idle = idle[self._mark[idle] == place]
+        self.settle_idle(idle, retention)
+
+    def ordinal_scratch(self, size: int) -> Int32Array:
+        """Return a work array over page ids whose content is undefined."""
+        mark: Int32Array | None = getattr(self, "_mark", None)
+        if mark is None or len(mark) < size:
+            mark = np.empty(size, np.int32)
+        self._mark = mark
+        return mark
+
+    def settle_idle(self, idle: Int32Array, retention: int) -> None:
+        """Free unlocked pages nobody caches; queue the others for eviction."""
+        refs = self.refs[idle]
+        if not refs.any():
+            self._free(idle)
+            return
+        cached = idle[refs > 0]
+        if len(cached) < len(idle):
+            self._free(idle[refs == 0])
+        stamp = self._clock.tick()
+        self.stamp[cached] = stamp
+        self.retention[cached] = retention
+        self.evictable += len(cached)
+        self.policy.push(cached, stamp, retention)
+
+    def cache(self, pages: Int32Array, owner: int, first_ordinal: int) -> None:
+        """Let one more owner keep these locked pages; ordinals run from ``first_ordinal``."""
+        self.refs[pages] += 1
+        self.owner[pages] = owner
+        self.ordinal[pages] = np.arange(first_ordinal, first_ordinal + len(pages), dtype=np.int32)
+
+    def uncache(self, pages: Int32Array) -> None:
+        """Let one owner forget these distinct pages; what nobody else keeps or locks is freed."""
+        refs = self.refs[pages] - 1
+        self.refs[pages] = refs
+        dead = pages[(refs == 0) & (self.locks[pages] == 0)]
+        lost = dead[self.slot[dead] >= 0]
+        self.evictable -= len(lost)
+        self.peaks.dropped += len(dead)
+        self._free(lost)
+
+    def pop(self, count: int) -> Int32Array:
+        """Choose ``count`` evictable pages, in eviction order."""
+        return self.policy.pop(count, self._valid)
+
+    def doom(self, pages: Int32Array) -> Int32Array:
+        """Take the slots of evictable pages on loan."""
+        slots = self.slot[pages]
+        self.slot[pages] = -1
+        self.evictable -= len(pages)
+        self.doomed += len(pages)
+        return slots
+
+    def undoom(self, pages: Int32Array, slots: Int32Array) -> None:
+        """Give loaned slots back to the pages that still are cached; free those of the others."""
+        kept = self.refs[pages] > 0
+        self.doomed -= len(pages)
+        alive = pages[kept]
+        self.slot[alive] = slots[kept]
+        self.evictable += len(alive)
+        self.policy.restore(alive, self.stamp[alive], self.retention[alive].astype(np.int32))
+        self.storage.free.give(slots[~kept])
+        self.ids.give(pages[~kept])
+
+    def bury(self, pages: Int32Array, spare_slots: Int32Array) -> None:
+        """End a loan for good: the doomed pages are out of the tree; slots nobody used become free."""
+        self.doomed -= len(pages)
+        self.ids.give(pages)
+        self.storage.free.give(spare_slots)
+
+    def note_use(self) -> None:
+        """Record the slots in use now for the peak."""
+        used = self.num_slots - len(self.storage.free) - self.evictable
+        if used > self.peaks.in_use:
+            self.peaks.in_use = used
+
+    def _valid(self, pages: Int32Array, stamps: Int64Array) -> BoolArray:
+        fresh = self.stamp[pages] == stamps
+        return fresh & (self.locks[pages] == 0) & (self.refs[pages] > 0) & (self.slot[pages] >= 0)
+
+    def _free(self, pages: Int32Array) -> None:
+        if len(pages):
+            self.storage.free.give(self.slot[pages])
+            self.slot[pages] = -1
+            self.ids.give(pages)
+
+    def _grow(self, count: int) -> None:
+        old = len(self.slot)
+        new = old + max(count, old // 4)
+        for name, empty in (("slot", -1), ("locks", 0), ("refs", 0), ("owner", -1), ("ordinal", -1), ("stamp", 0)):
+            column = getattr(self, name)
+            grown = np.full(new, empty, column.dtype)
+            grown[:old] = column
+            setattr(self, name, grown)
+        self.retention = np.concatenate([self.retention, np.zeros(new - old, np.int8)])
+        self.ids.give(np.arange(new - 1, old - 1, -1, dtype=np.int32))

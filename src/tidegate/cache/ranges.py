@@ -1,0 +1,120 @@
+"""Which blocks own a page, as pure functions of a sequence's cursors.
+
+All positions are tokens, all ranges half-open block ranges ``(begin, end)``. ``D <= H = C0 <= C1 <= … <= Cn`` are the
+cursors: no query will ever again be below ``D``; positions below ``H`` hold valid keys and values; ``Ci`` are the ends
+of the open steps. ``R`` is how far below the end of a step settling may fall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+Range = tuple[int, int]
+
+
+class Rule(NamedTuple):
+    """What the ranges of a layer group depend on. ``window`` None: everything is kept. ``scratch_per_slot`` 0: off."""
+
+    block_tokens: int
+    window: int | None
+    sink_blocks: int
+    scratch_per_slot: int
+    max_rewind_len: int
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Divide, rounding up."""
+    return -(-a // b)
+
+
+def stale(history: int, rule: Rule) -> Range:
+    """Blocks that no query at ``history`` or later reads."""
+    if rule.window is None:
+        return 0, 0
+    begin = min(ceil_div(history, rule.block_tokens), rule.sink_blocks)
+    return begin, max(begin, (history + 1 - rule.window) // rule.block_tokens)
+
+
+def scratch(previous: int, end: int, rule: Rule) -> Range:
+    """Blocks written and last read inside the step from ``previous`` to ``end``."""
+    if not rule.scratch_per_slot or rule.window is None:
+        return 0, 0
+    begin, stop = stale(max(0, end - rule.max_rewind_len), rule)
+    begin = max(begin, ceil_div(previous, rule.block_tokens))
+    stop = min(stop, ceil_div(end, rule.block_tokens))
+    return (begin, stop) if begin < stop else (0, 0)
+
+
+def scratch_slots(blocks: Range, rule: Rule) -> int:
+    """Slots that hold the scratch blocks of the layer now executing."""
+    return ceil_div(blocks[1] - blocks[0], rule.scratch_per_slot) if blocks[1] > blocks[0] else 0
+
+
+def live(settled: int, cursors: Sequence[int], scratch_allowed: Sequence[bool], rule: Rule) -> list[Range]:
+    """Blocks that own a page: ``[0, ceil(Cn/B)) - stale(D) -`` the scratch blocks of every open step.
+
+    ``settled`` is ``D``; ``cursors`` are ``C0 … Cn``; ``scratch_allowed[i]`` is for the step ending at ``C(i+1)``.
+    """
+    last = ceil_div(cursors[-1], rule.block_tokens)
+    if rule.window is None:
+        return [(0, last)] if last else []
+    gaps = [stale(settled, rule)]
+    for i in range(1, len(cursors)):
+        if scratch_allowed[i - 1]:
+            gaps.append(scratch(cursors[i - 1], cursors[i], rule))
+    runs: list[Range] = []
+    position = 0
+    for begin, end in gaps:
+        if begin < end:
+            if begin > position:
+                runs.append((position, min(begin, last)))
+            position = max(position, end)
+    if position < last:
+        runs.append((position, last))
+    return runs
+
+
+def scratch_need(cursors: Sequence[int], scratch_allowed: Sequence[bool], rule: Rule) -> int:
+    """Scratch slots of a sequence: open steps run in order and share them, so the need is their maximum."""
+    if not rule.scratch_per_slot:
+        return 0
+    need = 0
+    for i in range(1, len(cursors)):
+        if scratch_allowed[i - 1]:
+            need = max(need, scratch_slots(scratch(cursors[i - 1], cursors[i], rule), rule))
+    return need
+
+
+def subtract(runs: Sequence[Range], others: Sequence[Range]) -> list[Range]:
+    """Blocks in ``runs`` and not in ``others``; both sorted and disjoint."""
+    if not others:
+        return list(runs)
+    result: list[Range] = []
+    for begin, end in runs:
+        for other_begin, other_end in others:
+            if other_end <= begin:
+                continue
+            if other_begin >= end:
+                break
+            if other_begin > begin:
+                result.append((begin, other_begin))
+            begin = other_end
+            if begin >= end:
+                break
+        if begin < end:
+            result.append((begin, end))
+    return result
+
+
+def count(runs: Sequence[Range]) -> int:
+    """Blocks in disjoint runs."""
+    return sum(end - begin for begin, end in runs)
+
+
+def window_peak(window: int, block_tokens: int, unsettled: int = 1, max_rewind_len: int = 0, sink_blocks: int = 0) -> int:
+    """Most pages one sequence of a windowed group owns with ``unsettled`` unsettled plus planned tokens, any position.
+
+    ``ceil((W + R + q - 2)/B) + 1`` plus the sink blocks: a run of n positions touches at most ceil((n-1)/B) + 1 blocks.
+    """
+    return ceil_div(max(window + max_rewind_len + unsettled - 2, 0), block_tokens) + 1 + sink_blocks

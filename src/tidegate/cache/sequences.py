@@ -1,0 +1,107 @@
+"""Active sequences as a structure of arrays: cursors, tokens, what is published.
+
+Sole writer of histories, capacities and open steps is the reservation and ``advance``; everybody else reads.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidegate.base import Int64Array
+
+if TYPE_CHECKING:
+    from tidegate.cache.radix_tree import Node
+
+NEVER = 1 << 62
+"""A position no sequence reaches."""
+
+
+class Mode(IntEnum):
+    """What may happen to a row next."""
+
+    FREE = 0
+    READY = 1
+    """The next quote appends an open step."""
+    RESERVED = 2
+    """An open reservation holds it."""
+    PLANNED = 3
+    """Its last open step was reserved and kept without being dispatched: the next quote retargets it."""
+    FULL = 4
+    """As many open steps as allowed."""
+
+
+class SequenceTable:
+    """Columns indexed by row; ``tokens`` is int32 ``[num_rows, max_seq_len + slack]``, known up to ``known``."""
+
+    def __init__(self, num_rows: int, max_seq_len: int, max_open: int) -> None:
+        self.num_rows = num_rows
+        self.max_seq_len = max_seq_len
+        self.max_open = max_open
+        self.mode = np.zeros(num_rows, np.int8)
+        self.history = np.zeros(num_rows, np.int64)
+        self.settled = np.zeros(num_rows, np.int64)
+        self.capacity = np.zeros(num_rows, np.int64)
+        self.num_open = np.zeros(num_rows, np.int64)
+        self.ends = np.zeros((num_rows, max_open), np.int64)
+        self.scratch_ok = np.ones((num_rows, max_open), np.bool_)
+        self.known = np.zeros(num_rows, np.int64)
+        self.prompt_len = np.zeros(num_rows, np.int64)
+        self.published = np.zeros(num_rows, np.int64)
+        self.border = np.full(num_rows, -1, np.int64)
+        """Largest capacity that needs no page; -1 when growing needs a closer look."""
+        self.next_publish = np.full(num_rows, NEVER, np.int64)
+        self.next_stale = np.full(num_rows, NEVER, np.int64)
+        self.last_checkpoint = np.zeros(num_rows, np.int64)
+        self.retention = np.zeros(num_rows, np.int64)
+        self.generation = np.zeros(num_rows, np.int64)
+        self.stride = max_seq_len + 8
+        self.tokens = np.zeros((num_rows, self.stride), np.int32)
+        self.flat_tokens = self.tokens.reshape(-1)
+        self.flat_ends = self.ends.reshape(-1)
+        self.leaf: list[Node | None] = [None] * num_rows
+        self.attach: list[Node | None] = [None] * num_rows
+        self.free_rows = list(range(num_rows - 1, -1, -1))
+
+    def cursors(self, row: int) -> list[int]:
+        """Return ``[H, C1, … Cn]`` of a row."""
+        return [int(self.history[row]), *self.ends[row, : self.num_open[row]].tolist()]
+
+    def allowed(self, row: int) -> list[bool]:
+        """Return for each open step whether it may use scratch."""
+        return [bool(flag) for flag in self.scratch_ok[row, : self.num_open[row]]]
+
+    def active_rows(self) -> Int64Array:
+        """Return the rows in use, ascending."""
+        return np.flatnonzero(self.mode)
+
+    def take_row(self) -> int:
+        """Take a free row; the caller has checked that there is one."""
+        row = self.free_rows.pop()
+        self.generation[row] += 1
+        return row
+
+    def clear_row(self, row: int) -> None:
+        """Forget a sequence; its pages have been dealt with."""
+        self.mode[row] = Mode.FREE
+        self.num_open[row] = 0
+        self.leaf[row] = None
+        self.attach[row] = None
+        self.free_rows.append(row)
+
+    def append_tokens(self, rows: Int64Array, tokens: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> None:
+        """Append known tokens; int32 ``[n]`` or ``[n, m]``, -1 marks none (and may only trail)."""
+        columns = tokens.reshape(len(rows), -1)
+        for j in range(columns.shape[1]):
+            column = columns[:, j]
+            known = self.known[rows]
+            if column.min(initial=0) >= 0:
+                self.flat_tokens[rows * self.stride + known] = column
+                self.known[rows] = known + 1
+            else:
+                have = column >= 0
+                some = rows[have]
+                self.flat_tokens[some * self.stride + known[have]] = column[have]
+                self.known[some] = known[have] + 1

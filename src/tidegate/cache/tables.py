@@ -1,0 +1,92 @@
+"""Page rows: which page and which level-0 slot each block of each active sequence has.
+
+Two arenas per group, written together: page ids (the record) and slots (what kernels read). Entries a dispatched step
+reads are only ever replaced by equal content or, once no query needs them, by -1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.base import BAD_PAGE, Int32Array, Int64Array
+from tidegate.cache.groups import LayerGroup
+from tidegate.cache.pages import PagePool
+from tidegate.cache.ranges import Range, ceil_div
+
+
+class GroupRows:
+    """Rows of one layer group. ``slots`` is int32 ``[num_rows, max_blocks]``, -1 where a block has no page."""
+
+    def __init__(self, group: LayerGroup, pool: PagePool, num_rows: int, max_seq_len: int) -> None:
+        self.group = group
+        self.pool = pool
+        self.stride = max(1, ceil_div(max_seq_len, group.block_tokens))
+        self.pages = np.full((num_rows, self.stride), BAD_PAGE, np.int32)
+        self.slots = np.full((num_rows, self.stride), BAD_PAGE, np.int32)
+        self._flat_pages = self.pages.reshape(-1)
+        self._flat_slots = self.slots.reshape(-1)
+        self.scratch: list[Int32Array | None] = [None] * num_rows
+        self.num_scratch = np.zeros(num_rows, np.int64)
+        self.owned = 0
+        self.peak_owned = 0
+
+    def put(self, index: Int64Array, pages: Int32Array) -> None:
+        """Write new pages at flat positions ``row * stride + block``."""
+        self._flat_pages[index] = pages
+        self._flat_slots[index] = self.pool.slot[pages]
+        self._count(len(pages))
+
+    def put_run(self, row: int, run: Range, pages: Int32Array) -> None:
+        """Write the pages of consecutive blocks."""
+        self.pages[row, run[0] : run[1]] = pages
+        self.slots[row, run[0] : run[1]] = self.pool.slot[pages]
+        self._count(len(pages))
+
+    def take(self, index: Int64Array) -> Int32Array:
+        """Blank flat positions and return the pages that were there."""
+        pages = self._flat_pages[index]
+        self._flat_pages[index] = BAD_PAGE
+        self._flat_slots[index] = BAD_PAGE
+        self.owned -= len(pages)
+        return pages
+
+    def take_run(self, row: int, run: Range) -> Int32Array:
+        """Blank consecutive blocks of one row and return their pages."""
+        part = self.pages[row, run[0] : run[1]]
+        pages = part.copy()
+        part[:] = BAD_PAGE
+        self.slots[row, run[0] : run[1]] = BAD_PAGE
+        self.owned -= len(pages)
+        return pages
+
+    def swap_run(self, row: int, first: int, pages: Int32Array) -> None:
+        """Replace the pages of owned blocks by others of equal content."""
+        self.pages[row, first : first + len(pages)] = pages
+        self.slots[row, first : first + len(pages)] = self.pool.slot[pages]
+
+    def add_scratch(self, row: int, pages: Int32Array) -> None:
+        """Give a sequence more scratch slots."""
+        held = self.scratch[row]
+        self.scratch[row] = pages if held is None else np.concatenate([held, pages])
+        self.num_scratch[row] += len(pages)
+        self._count(len(pages))
+
+    def cut_scratch(self, row: int, keep: int) -> Int32Array:
+        """Take scratch slots beyond ``keep`` from a sequence and return their pages."""
+        held = self.scratch[row]
+        if held is None:
+            return np.empty(0, np.int32)
+        self.scratch[row] = held[:keep].copy() if keep else None
+        self.num_scratch[row] = min(keep, len(held))
+        self.owned -= len(held) - min(keep, len(held))
+        return held[keep:].copy()
+
+    def scratch_slots(self, row: int) -> Int32Array:
+        """Return the slots of a sequence's scratch pages, in order."""
+        held = self.scratch[row]
+        return np.empty(0, np.int32) if held is None else self.pool.slot[held]
+
+    def _count(self, added: int) -> None:
+        self.owned += added
+        if self.owned > self.peak_owned:
+            self.peak_owned = self.owned

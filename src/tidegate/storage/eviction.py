@@ -1,0 +1,118 @@
+"""Which evictable page goes first: lowest retention, then least recently used.
+
+A lazy queue per retention value: entries are pushed with the stamp of their release, and an entry whose page has
+another stamp by now (it was used since) is dropped when it is popped. Push and pop are amortised O(1) per page and
+work on whole arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from tidegate.base import BoolArray, Int32Array, Int64Array
+
+Validity = Callable[[Int32Array, Int64Array], BoolArray]
+"""``(pages, stamps) -> bool[n]``: is this entry still the page's latest, and the page evictable?"""
+
+
+class EvictionPolicy(Protocol):
+    """Orders evictable pages. Asked only to forget and to choose; never told why."""
+
+    def push(self, pages: Int32Array, stamp: int, retention: int) -> None:
+        """Note pages that became evictable, first to go first."""
+        ...
+
+    def pop(self, count: int, valid: Validity) -> Int32Array:
+        """Choose up to ``count`` pages, in order of going."""
+        ...
+
+    def restore(self, pages: Int32Array, stamps: Int64Array, retentions: Int32Array) -> None:
+        """Take popped pages back, to be the first to go again."""
+        ...
+
+
+class _LazyQueue:
+    """Entries ``(page, stamp)`` between ``head`` and ``tail`` of two growing arrays."""
+
+    def __init__(self) -> None:
+        self._pages = np.empty(256, np.int32)
+        self._stamps = np.empty(256, np.int64)
+        self._head = self._tail = 0
+
+    def __len__(self) -> int:
+        return self._tail - self._head
+
+    def push(self, pages: Int32Array, stamps: int | Int64Array, valid: Validity | None) -> None:
+        count = len(pages)
+        if self._tail + count > len(self._pages):
+            self._repack(count, valid)
+        tail = self._tail
+        self._pages[tail : tail + count] = pages
+        self._stamps[tail : tail + count] = stamps
+        self._tail = tail + count
+
+    def push_front(self, pages: Int32Array, stamps: Int64Array) -> None:
+        keep_pages = np.concatenate([pages, self._pages[self._head : self._tail]])
+        keep_stamps = np.concatenate([stamps, self._stamps[self._head : self._tail]])
+        self._replace(keep_pages, keep_stamps, 0)
+
+    def pop(self, count: int, valid: Validity) -> Int32Array:
+        chosen: list[Int32Array] = []
+        while count > 0 and self._head < self._tail:
+            end = min(self._head + count, self._tail)
+            pages = self._pages[self._head : end]
+            good = pages[valid(pages, self._stamps[self._head : end])]
+            self._head = end
+            count -= len(good)
+            chosen.append(good)
+        return np.concatenate(chosen) if len(chosen) != 1 else chosen[0].copy()
+
+    def _repack(self, room: int, valid: Validity | None) -> None:
+        pages, stamps = self._pages[self._head : self._tail], self._stamps[self._head : self._tail]
+        if valid is not None:
+            keep = valid(pages, stamps)
+            pages, stamps = pages[keep], stamps[keep]
+        self._replace(pages, stamps, room)
+
+    def _replace(self, pages: Int32Array, stamps: Int64Array, room: int) -> None:
+        size = max(256, 2 * (len(pages) + room))
+        new_pages, new_stamps = np.empty(size, np.int32), np.empty(size, np.int64)
+        new_pages[: len(pages)], new_stamps[: len(pages)] = pages, stamps
+        self._pages, self._stamps, self._head, self._tail = new_pages, new_stamps, 0, len(pages)
+
+
+class RetentionLru:
+    """Lowest retention first, then least recently released."""
+
+    def __init__(self, valid: Validity) -> None:
+        self._valid = valid
+        self._queues: dict[int, _LazyQueue] = {}
+
+    def push(self, pages: Int32Array, stamp: int, retention: int) -> None:
+        """Note pages that became evictable, first to go first."""
+        queue = self._queues.get(retention)
+        if queue is None:
+            self._queues[retention] = queue = _LazyQueue()
+            self._queues = dict(sorted(self._queues.items()))
+        queue.push(pages, stamp, self._valid)
+
+    def pop(self, count: int, valid: Validity) -> Int32Array:
+        """Choose up to ``count`` pages, in order of going."""
+        chosen: list[Int32Array] = []
+        for queue in self._queues.values():
+            if count <= 0:
+                break
+            pages = queue.pop(count, valid)
+            count -= len(pages)
+            chosen.append(pages)
+        return np.concatenate(chosen) if chosen else np.empty(0, np.int32)
+
+    def restore(self, pages: Int32Array, stamps: Int64Array, retentions: Int32Array) -> None:
+        """Take popped pages back, to be the first to go again."""
+        for retention in sorted(set(retentions.tolist())):
+            mine = retentions == retention
+            self._queues.setdefault(retention, _LazyQueue()).push_front(pages[mine], stamps[mine])
+        self._queues = dict(sorted(self._queues.items()))
