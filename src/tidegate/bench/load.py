@@ -43,6 +43,6 @@ class Load:
         if self.request_rate is None:
             return None
         if self.spacing == "even":
-            return np.arange(count) / self.request_rate
-        gaps = np.random.default_rng(self.seed).exponential(1 / self.request_rate, count)
-        return np.cumsum(gaps) - gaps[:1].sum()
+            return np.arange(count, dtype=np.float64) * (1 / self.request_rate)
+        gaps = np.random.default_rng(self.seed).exponential(1 / self.request_rate, max(0, count - 1))
+        return np.concatenate([[0.0], np.cumsum(gaps)])[:count]

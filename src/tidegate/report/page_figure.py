@@ -36,5 +36,6 @@ def draw_pages(history: PageHistory, *, title: str = "", totals: Sequence[int] =
     if title:
         figure.suptitle(title)
     png = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(png)
+    FigureCanvasAgg(figure)
+    figure.savefig(png, format="png")
     return png.getvalue()

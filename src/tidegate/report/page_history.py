@@ -15,7 +15,7 @@ _LIMIT = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageHistory:
-    """``pages`` int64 ``[samples, series]`` at ``times_s``, seconds since the first sample; ``names`` one per series."""
+    """``pages`` int64 ``[samples, series]`` at ``times_s``, seconds since the first sample; one name per series."""
 
     names: tuple[str, ...]
     times_s: npt.NDArray[np.float64]
