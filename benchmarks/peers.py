@@ -7,6 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -61,6 +62,19 @@ class _Process:
         answer = json.loads(line)
         return answer["rows"] if "rows" in answer else str(answer["error"])
 
+    def close(self) -> None:
+        """Let it read the end of its input; a process that does not end by itself is killed."""
+        assert self.child.stdin is not None and self.child.stdout is not None
+        with suppress(BrokenPipeError):  # it may have ended before
+            self.child.stdin.close()
+        try:
+            self.child.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+        self.child.stdout.close()
+        self.errors.close()
+
     def _last_words(self) -> str:
         self.errors.seek(0)
         lines = self.errors.read().decode(errors="replace").strip().splitlines()
@@ -80,14 +94,7 @@ class Peers:
 
     def __exit__(self, *exc: object) -> None:
         for process in self._processes.values():
-            assert process.child.stdin is not None
-            process.child.stdin.close()
-            try:
-                process.child.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.child.kill()
-                process.child.wait()
-            process.errors.close()
+            process.close()
         self._processes.clear()
 
     def ask_all(self, calls: Iterable[PeerCall]) -> dict[PeerCall, Rows]:
