@@ -1,0 +1,55 @@
+"""Tokenizers from a directory, and the chat template they carry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from small_tokenizers import byte_level
+
+from tidegate.base import ConfigError
+from tidegate.text import Tokenizer
+
+MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+
+
+def test_a_saved_tokenizer_comes_back_with_template_and_end_tokens(tmp_path: Path) -> None:
+    byte_level().save_pretrained(tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [5, 6]}))
+    tokenizer = Tokenizer.from_directory(tmp_path)
+    assert tokenizer.decode(tokenizer.encode("two words, é")) == "two words, é"
+    assert tokenizer.end_tokens == {5, 6, byte_level().eos_token_id}
+    assert tokenizer.vocab_size == 259
+
+
+def test_chat_is_rendered_by_the_template() -> None:
+    tokenizer = Tokenizer(byte_level())
+    text = tokenizer.render_chat(MESSAGES)
+    assert text == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.encode_chat(MESSAGES) == tokenizer.encode(text, special_tokens=False)
+    assert not tokenizer.render_chat(MESSAGES, add_generation_prompt=False).endswith("assistant\n")
+
+
+def test_a_template_cannot_reach_python() -> None:
+    backend = byte_level()
+    backend.chat_template = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
+    with pytest.raises(ConfigError, match="template"):
+        Tokenizer(backend).render_chat(MESSAGES)
+
+
+def test_refusals_say_what_is_legal(tmp_path: Path) -> None:
+    plain = byte_level()
+    plain.chat_template = None
+    with pytest.raises(ConfigError, match="no chat template"):
+        Tokenizer(plain).render_chat(MESSAGES)
+    with pytest.raises(ConfigError, match="'role' and 'content'"):
+        Tokenizer(byte_level()).render_chat([{"role": "user"}])
+    with pytest.raises(ConfigError, match="no such directory"):
+        Tokenizer.from_directory(tmp_path / "absent")
+    with pytest.raises(ConfigError, match="tokenizer"):
+        Tokenizer.from_directory(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Tokenizer.from_directory(tmp_path)
