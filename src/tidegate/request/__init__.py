@@ -1,6 +1,6 @@
 """Requests, their phases and outputs, the waiting queue, running sequences as arrays."""
 
-from tidegate.request.output import RequestOutput, Timing, TokenDelta
+from tidegate.request.output import RequestOutput, Timing, TokenDelta, TokenLogprob
 from tidegate.request.phase import FinishReason, Phase, check_move, check_moves
 from tidegate.request.queue import QueueKey, WaitingQueue
 from tidegate.request.request import CacheAccess, Request, check_vocabulary, token_array
@@ -20,6 +20,7 @@ __all__ = [
     "SequenceStart",
     "Timing",
     "TokenDelta",
+    "TokenLogprob",
     "WaitingQueue",
     "check_integer",
     "check_move",

@@ -23,6 +23,15 @@ class Timing:
         return None if self.first_token_s is None else self.first_token_s - self.arrival_s
 
 
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Natural log-probability of a token under the raw logits, and the likeliest alternatives with theirs."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RequestOutput:
     """A request's end. ``num_cached_tokens`` of the prompt were reused when it was first admitted."""
@@ -36,6 +45,7 @@ class RequestOutput:
     num_suspensions: int = 0
     text: str = ""
     error: str | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = None
 
     @property
     def num_tokens(self) -> int:

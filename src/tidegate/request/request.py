@@ -22,9 +22,9 @@ MAX_INT32 = 2**31 - 1
 class Request:
     """One ask. ``prompt`` is int32 (see ``token_array``); ``priority`` low = first; ``arrival_s`` is clock time.
 
-    ``lora_id`` and ``salt`` name the reuse scope: requests of different scopes never share cache. ``run_to_capacity``
-    lets a request that can never fit run until its sequence is full and end with ``capacity`` instead of being
-    refused. Stop tokens and strings do not count before ``min_tokens`` outputs.
+    ``lora_id``, ``lora_version`` and ``salt`` name the reuse scope: requests of different scopes share no cache.
+    ``run_to_capacity`` lets a request that can never fit run until its sequence is full and end with ``capacity``
+    instead of being refused. Stop tokens and strings do not count before ``min_tokens`` outputs.
     """
 
     request_id: str
@@ -38,6 +38,7 @@ class Request:
     priority: int = 0
     arrival_s: float = 0.0
     lora_id: str | None = None
+    lora_version: str | int = 0
     salt: str | None = None
     access: CacheAccess = "read_write"
     prompt_logprobs: bool = False

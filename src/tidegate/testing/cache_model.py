@@ -1,0 +1,210 @@
+"""A cache in plain sets and dictionaries, decided position by position: slow, and obviously right.
+
+Why here: the cache answers by formulas on arrays. This says what the answers mean, without one formula of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from math import lcm
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRule:
+    """What a layer group keeps: everything (``window`` None), a window and sinks, or one running state."""
+
+    block_tokens: int
+    window: int | None = None
+    sink_tokens: int = 0
+    uses_scratch: bool = False
+    is_state: bool = False
+
+
+def reads(query: int, position: int, rule: GroupRule) -> bool:
+    """Tell whether the query at ``query`` attends to ``position``."""
+    if position > query:
+        return False
+    if rule.window is None:
+        return True
+    return query - position < rule.window or position < rule.sink_tokens
+
+
+def positions_of(block: int, rule: GroupRule) -> range:
+    """Return the positions that lie in a block."""
+    return range(block * rule.block_tokens, (block + 1) * rule.block_tokens)
+
+
+@lru_cache(maxsize=1 << 16)
+def is_stale(block: int, history: int, rule: GroupRule) -> bool:
+    """Tell whether no query at ``history`` or later reads anything of the block."""
+    if rule.window is None:
+        return False
+    first, last = positions_of(block, rule)[0], positions_of(block, rule)[-1]
+    queries = range(history, max(history, last) + rule.window + 1)
+    return not any(reads(query, position, rule) for position in range(first, last + 1) for query in queries)
+
+
+def blocks_below(end: int, rule: GroupRule) -> set[int]:
+    """Return the blocks that hold a position below ``end``."""
+    if rule.is_state:
+        return {0} if end else set()
+    return {position // rule.block_tokens for position in range(end)}
+
+
+@lru_cache(maxsize=1 << 16)
+def scratch_blocks(previous: int, end: int, rule: GroupRule, max_rewind_len: int) -> frozenset[int]:
+    """Return the blocks that the step first writes, and that nothing reads once it is over, however far it is cut."""
+    if not rule.uses_scratch:
+        return frozenset()
+    begun = {block for block in blocks_below(end, rule) if positions_of(block, rule)[0] >= previous}
+    return frozenset(block for block in begun if is_stale(block, max(0, end - max_rewind_len), rule))
+
+
+@lru_cache(maxsize=1 << 16)
+def live_blocks(settled: int, cursors: tuple[int, ...], rule: GroupRule, max_rewind_len: int) -> frozenset[int]:
+    """Return the blocks that own a page: ``cursors`` are the history and the end of each open step."""
+    live = {block for block in blocks_below(cursors[-1], rule) if not is_stale(block, settled, rule)}
+    for previous, end in pairwise(cursors):
+        live -= scratch_blocks(previous, end, rule, max_rewind_len)
+    return frozenset(live)
+
+
+@dataclass(slots=True)
+class ModelSequence:
+    """A running sequence: its tokens, its cursors, and how they may move."""
+
+    tokens: list[int]
+    num_prompt: int
+    history: int
+    max_rewind_len: int
+    settled: int = 0
+    ends: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.settled = self.history
+
+    @property
+    def capacity(self) -> int:
+        """The end of the newest open step, or the history."""
+        return self.ends[-1] if self.ends else self.history
+
+    def owned(self, rule: GroupRule) -> frozenset[int]:
+        """Return the blocks that own a page now."""
+        return live_blocks(self.settled, (self.history, *self.ends), rule, self.max_rewind_len)
+
+    def open(self, end: int) -> None:
+        """Dispatch a step up to ``end``."""
+        assert end >= self.capacity, f"a step cannot end at {end}, below {self.capacity}"
+        self.ends.append(end)
+
+    def can_settle(self, history: int, rules: Sequence[GroupRule]) -> bool:
+        """Tell whether the oldest open step may settle there."""
+        end = self.ends[0]
+        if not self.history <= history <= end:
+            return False
+        if history == self.history or history == end:
+            return True
+        if any(rule.is_state for rule in rules):
+            return False
+        settled = max(self.settled, min(history, end - self.max_rewind_len))
+        return all(
+            is_stale(block, settled, rule)
+            for rule in rules
+            for block in scratch_blocks(self.history, end, rule, self.max_rewind_len)
+            if positions_of(block, rule)[0] < history
+        )
+
+    def settle(self, history: int) -> None:
+        """Settle the oldest open step at ``history``."""
+        end = self.ends.pop(0)
+        if history != self.history:
+            self.settled = max(self.settled, min(history, end - self.max_rewind_len))
+        self.history = history
+
+    def rewind(self, history: int) -> None:
+        """Go back to ``history`` and forget the tokens from there on, but for the next one to compute."""
+        assert not self.ends and self.settled <= history < self.history
+        self.history = history
+        del self.tokens[max(history + 1, self.num_prompt) :]
+
+
+class ModelTree:
+    """What is cached, by presence: a block is its whole token prefix, in one scope and one group."""
+
+    def __init__(self, rules: Sequence[GroupRule]) -> None:
+        self._rules = tuple(rules)
+        self._blocks: list[set[tuple[Hashable, Tokens]]] = [set() for _ in rules]
+        self._texts: dict[Hashable, set[Tokens]] = {}
+
+    def publish(self, scope: Hashable, tokens: Sequence[int], group: int, block: int) -> None:
+        """Cache one full block of a group; of a state group, the snapshot after all of ``tokens``."""
+        rule = self._rules[group]
+        end = len(tokens) if rule.is_state else (block + 1) * rule.block_tokens
+        self._blocks[group].add((scope, tuple(tokens[:end])))
+        self._texts.setdefault(scope, set()).add(tuple(tokens[:end]))
+
+    def publish_all(self, scope: Hashable, tokens: Sequence[int]) -> None:
+        """Cache every full block of every attention group and a snapshot at every length."""
+        for group, rule in enumerate(self._rules):
+            if rule.is_state:
+                for end in range(1, len(tokens) + 1):
+                    self.publish(scope, tokens[:end], group, 0)
+            else:
+                for block in range(len(tokens) // rule.block_tokens):
+                    self.publish(scope, tokens, group, block)
+
+    def forget(self, scope: Hashable | None = None) -> None:
+        """Drop everything of one scope, or of all."""
+        for blocks in self._blocks:
+            blocks -= {entry for entry in blocks if scope is None or entry[0] == scope}
+        for known in [scope] if scope is not None else list(self._texts):
+            self._texts.pop(known, None)
+
+    def raw_match(self, scope: Hashable, tokens: Sequence[int]) -> int:
+        """Return how many leading tokens some cached text shares."""
+        return max((_shared(text, tokens) for text in self._texts.get(scope, ())), default=0)
+
+    def longest_reuse(self, scope: Hashable, tokens: Sequence[int], *, partial: bool = True) -> int:
+        """Return the largest reusable length: the raw match or a border of all groups' blocks, one token always left."""
+        raw = min(self.raw_match(scope, tokens), len(tokens) - 1)
+        unit = lcm(*(rule.block_tokens for rule in self._rules if not rule.is_state))
+        candidates = {raw, *range(0, raw + 1, unit)} if partial else set(range(0, raw + 1, unit))
+        return max(length for length in candidates if self._can_reuse(scope, tuple(tokens[:length]), partial))
+
+    def _can_reuse(self, scope: Hashable, prefix: Tokens, partial: bool) -> bool:
+        return not prefix or all(self._has_group(scope, prefix, group, partial) for group in range(len(self._rules)))
+
+    def _has_group(self, scope: Hashable, prefix: Tokens, group: int, partial: bool) -> bool:
+        rule = self._rules[group]
+        if rule.is_state:
+            return (scope, prefix) in self._blocks[group]
+        read = {position // rule.block_tokens for position in range(len(prefix)) if reads(len(prefix), position, rule)}
+        return all(self._has_block(scope, prefix, group, block, partial) for block in read)
+
+    def _has_block(self, scope: Hashable, prefix: Tokens, group: int, block: int, partial: bool) -> bool:
+        end = (block + 1) * self._rules[group].block_tokens
+        if end <= len(prefix):
+            return (scope, prefix[:end]) in self._blocks[group]
+        return partial and any(
+            known == scope and len(text) == end and text[: len(prefix)] == prefix for known, text in self._blocks[group]
+        )
+
+
+def shared_slots(tables: Sequence[dict[int, int]]) -> Counter[int]:
+    """Return how many sequences own each slot, given each one's block to slot table."""
+    return Counter(slot for table in tables for slot in table.values())
+
+
+def _shared(text: Tokens, tokens: Sequence[int]) -> int:
+    count = 0
+    for ours, theirs in zip(text, tokens, strict=False):
+        if ours != theirs:
+            break
+        count += 1
+    return count
