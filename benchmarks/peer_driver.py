@@ -20,6 +20,12 @@ Rows = list[dict[str, Any]]
 Calls = dict[str, Callable[..., Rows]]
 
 
+def rows(answer: object) -> Rows:
+    """Take what a script's function returned."""
+    assert isinstance(answer, list), answer
+    return answer
+
+
 def vllm_calls(script: ModuleType) -> Calls:
     """Calls of ``bench_vllm_kv.py``: hybrid layout, sha256 block hashes, prefix caching on."""
     script.register_all_kvcache_specs(None)
@@ -30,18 +36,19 @@ def vllm_calls(script: ModuleType) -> Calls:
         return script.get_request_block_hasher(block, sha256)
 
     def decode(steps: int, block: int, nreq: int) -> Rows:
-        return script.bench_decode(steps, "hybrid", block, hasher(block), True, nreq=nreq)
+        return rows(script.bench_decode(steps, "hybrid", block, hasher(block), True, nreq=nreq))
 
     def lookup(reps: int, block: int, tokens: int) -> Rows:
-        return script.bench_hash(reps, "sha256", block, tokens) + script.bench_lookup(
-            reps, "hybrid", block, tokens, hasher(block)
+        return rows(
+            script.bench_hash(reps, "sha256", block, tokens)
+            + script.bench_lookup(reps, "hybrid", block, tokens, hasher(block))
         )
 
     def prefill(reps: int, block: int) -> Rows:
-        return script.bench_prefill(reps, "hybrid", block, hasher(block), True, "fresh")
+        return rows(script.bench_prefill(reps, "hybrid", block, hasher(block), True, "fresh"))
 
     def free(reps: int, block: int, nreq: int, ctx: int) -> Rows:
-        return script.bench_free(reps, "hybrid", block, hasher(block), True, nreq=nreq, ctx=ctx)
+        return rows(script.bench_free(reps, "hybrid", block, hasher(block), True, nreq=nreq, ctx=ctx))
 
     def window_peak(block: int, chunk: int) -> Rows:
         return [script.swa_peak(block, chunk, 0, hasher=hasher(block))]
@@ -55,16 +62,16 @@ def sglang_calls(script: ModuleType) -> Calls:
     tree = "unified-rust"
 
     def decode(steps: int, page: int, nreq: int) -> Rows:
-        return script.bench_decode(steps, tree, "swa", page, nreq=nreq)
+        return rows(script.bench_decode(steps, tree, "swa", page, nreq=nreq))
 
     def lookup(reps: int, kind: str, page: int, tokens: int, chunk: int) -> Rows:
-        return script.bench_tree(reps, tree, kind, page, tokens, chunk)
+        return rows(script.bench_tree(reps, tree, kind, page, tokens, chunk))
 
     def prefill(reps: int, page: int, chunk: int) -> Rows:
-        return script.bench_prefill(reps, tree, "swa", page, chunk=chunk)
+        return rows(script.bench_prefill(reps, tree, "swa", page, chunk=chunk))
 
     def free(reps: int, page: int, nreq: int, ctx: int) -> Rows:
-        return script.bench_free(reps, tree, "swa", page, nreq=nreq, ctx=ctx)
+        return rows(script.bench_free(reps, tree, "swa", page, nreq=nreq, ctx=ctx))
 
     return {"decode": decode, "lookup": lookup, "prefill": prefill, "free": free}
 
@@ -74,7 +81,7 @@ def vllm_scheduler_calls(script: ModuleType) -> Calls:
     config = script.tiny_dir()
 
     def step(steps: int, block: int, nreq: int) -> Rows:
-        return script.run("hybrid", block, False, True, steps, config, nreq=nreq)
+        return rows(script.run("hybrid", block, False, True, steps, config, nreq=nreq))
 
     return {"step": step}
 

@@ -51,9 +51,9 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """The JSON record of ``--json``."""
-        peers = self.peers and {
+        peers = {
             name: {"value": p.value, "ratio": p.ratio, "reach": p.reach, "holds": p.holds}
-            for name, p in self.peers.items()
+            for name, p in (self.peers or {}).items()
         }
         return {
             "bar": self.case.bar,
@@ -62,7 +62,7 @@ class Result:
             "unit": self.case.unit,
             "limit": self.case.limit,
             "holds": not self.misses,
-            "peers": peers,
+            "peers": peers or None,
         }
 
     def row(self) -> dict[str, Any]:

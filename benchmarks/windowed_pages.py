@@ -1,4 +1,4 @@
-"""P5: how few pages a windowed group needs, counted as the smallest pool that a prefill gets through with."""
+"""P5: how few pages a windowed group needs: those in use at peak, in a pool that holds no more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.case import Case, PeerCall, Versus
 from benchmarks.sequences import LAYERS, bookkeeping, prompt, windowed_layers
-from tidegate.cache import KVCacheConfig
+from tidegate.cache import KVCacheConfig, window_peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def cases(sizes: Sizes | None = None) -> list[Case]:
             what=f"largest difference from the formula over {len(sizes.grid)} prefills",
             unit="slots",
             limit=0.0,
-            sample=lambda: [float(max(abs(smallest_pool(one) - one.scratch_peak) for one in sizes.grid))],
+            sample=lambda: [float(max(abs(slots_needed(one) - one.scratch_peak) for one in sizes.grid))],
             name="window_peak_difference",
         ),
     ]
@@ -91,29 +91,31 @@ def cases(sizes: Sizes | None = None) -> list[Case]:
 def _case(one: Prefill, versus: tuple[Versus, ...]) -> Case:
     return Case(
         bar="P5",
-        what=f"smallest pool for {one.tokens} tokens, W={one.window}, B={one.block}, chunk {one.chunk} "
+        what=f"peak of {one.tokens} tokens, W={one.window}, B={one.block}, chunk {one.chunk} "
         f"({one.plain_peak} without scratch)",
         unit="slots",
         limit=5.0,
-        sample=lambda: [float(smallest_pool(one))],
+        sample=lambda: [float(slots_needed(one))],
         name="window_peak",
         keys={"window": one.window, "block": one.block, "tokens": one.tokens, "chunk": one.chunk},
         versus=versus,
     )
 
 
-def smallest_pool(one: Prefill) -> int:
-    """Return the number of slots that suffices while one slot less does not."""
-    slots = one.scratch_peak
-    while not gets_through(one, slots):
-        slots += 1
-    while slots > 1 and gets_through(one, slots - 1):
-        slots -= 1
-    return slots
+def slots_needed(one: Prefill) -> int:
+    """Return the slots in use at peak, having made sure that the prefill gets through with no more.
+
+    A cache refuses a pool in which no sequence could decode later; a pool is never made smaller than that.
+    """
+    needed = prefill(one, 2 * one.plain_peak + 16)
+    assert needed is not None
+    while prefill(one, max(needed, window_peak(one.window, one.block))) is None:
+        needed += 1
+    return needed
 
 
-def gets_through(one: Prefill, slots: int) -> bool:
-    """Prefill the prompt in a pool of ``slots`` slots, publishing as it goes; False when a step is short of pages."""
+def prefill(one: Prefill, slots: int) -> int | None:
+    """Prefill in a pool of ``slots`` slots, publishing; return those in use at peak, None when a step is short."""
     config = KVCacheConfig(
         layers=windowed_layers(window=one.window),
         max_sequences=1,
@@ -128,10 +130,10 @@ def gets_through(one: Prefill, slots: int) -> bool:
     for end in [*range(one.chunk, one.tokens, one.chunk), one.tokens]:
         quote = manager.quote()
         if not (quote.add(rows, np.array([end])) if len(rows) else quote.admit(candidate, end)):
-            return False
+            return None
         with manager.reserve(quote) as reservation:
             reservation.dispatch()
             reservation.keep()
         rows = reservation.rows
         manager.advance(rows, reservation.ends, np.array([-1], np.int32))
-    return True
+    return manager.statistics().pools[0].peak_in_use

@@ -67,7 +67,7 @@ def test_a_bar_names_itself_and_its_limits(bar: str) -> None:
 
 def test_decode_steps_on_a_full_pool_evict() -> None:
     batch = decode_step.start(DECODE, 3, "cached")
-    free = batch.manager.statistics().pool_groups[0].free
+    free = batch.manager.statistics().pools[0].free
 
     for _ in range(2 * BLOCK):
         batch.step(np.full(3, 7, np.int32))
@@ -90,6 +90,6 @@ def test_the_named_prefills_by_the_formula(one: Prefill, with_scratch: int, plai
     assert (one.scratch_peak, one.plain_peak) == (with_scratch, plain)
 
 
-def test_the_smallest_pool_is_the_formula() -> None:
-    assert windowed_pages.smallest_pool(windowed_pages.EXAMPLE) == 5
-    assert not windowed_pages.gets_through(windowed_pages.EXAMPLE, 4)
+def test_the_peak_is_counted_and_the_pool_holds_no_more() -> None:
+    assert windowed_pages.slots_needed(windowed_pages.EXAMPLE) == 5
+    assert windowed_pages.prefill(windowed_pages.EXAMPLE, 5) == 5

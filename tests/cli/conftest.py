@@ -1,8 +1,8 @@
-"""The command line with a session that needs no model."""
+"""The command line with a model that needs no weights."""
 
 import pytest
 
-from tests.cli.alphabet_session import Opened
+from tests.cli.alphabet_model import Opened
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 import pytest
 
-from tests.cli.alphabet_session import Opened
+from tests.cli.alphabet_model import Opened
 
 
 def test_version_is_printed(opened: Opened, capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,7 +18,7 @@ def test_help_is_printed(command: tuple[str, ...], opened: Opened, capsys: pytes
     assert opened.run(*command, "--help") == 0
 
     assert "Usage" in capsys.readouterr().out
-    assert not opened.sessions
+    assert not opened.models
 
 
 def test_help_imports_neither_torch_nor_matplotlib() -> None:

@@ -1,10 +1,11 @@
 """Whatever a user gets wrong: one paragraph on stderr, exit code 2, nothing half-written, no traceback."""
 
+import shlex
 from pathlib import Path
 
 import pytest
 
-from tests.cli.alphabet_session import Opened
+from tests.cli.alphabet_model import Opened
 
 BAD_FLAGS = {
     "negative count": ("bench --num-requests -1", "--num-requests -1 must be at least 1"),
@@ -26,7 +27,7 @@ BAD_FLAGS = {
     "temperature that is no number": ("generate hi --temperature nan", "temperature=nan"),
     "top-p out of range": ("generate hi --top-p 1.5", "top_p=1.5"),
     "negative sampling seed": ("generate hi --seed -1", "seed=-1"),
-    "empty prompt": ("generate  ", "the prompt is empty"),
+    "empty prompt": ("generate ' '", "the prompt is empty"),
     "two prompts": ("generate hi --file x", "not both"),
     "missing prompt file": ("generate --file missing.txt", "cannot read missing.txt: No such file or directory"),
     "missing prompts": ("bench --prompts missing.txt", "cannot read missing.txt"),
@@ -65,11 +66,11 @@ def test_bad_flags(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert opened.run(*line.split(" ")) == 2
+    assert opened.run(*shlex.split(line)) == 2
 
     out, err = capsys.readouterr()
     assert says in " ".join(err.split())
-    assert (out, list(tmp_path.iterdir()), opened.sessions) == ("", [], [])
+    assert (out, list(tmp_path.iterdir()), opened.models) == ("", [], [])
 
 
 @pytest.mark.parametrize(("name", "content", "says"), BAD_FILES.values(), ids=BAD_FILES.keys())

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.alphabet_session import Opened
+from tests.cli.alphabet_model import Opened
 
 
 def test_tables_show_what_happened(opened: Opened, capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,7 +18,7 @@ def test_tables_show_what_happened(opened: Opened, capsys: pytest.CaptureFixture
 def test_synthetic_requests_have_the_lengths_and_share_a_head(opened: Opened) -> None:
     opened.run("bench", "--input-len", 8, "--output-len", 4, "--shared-len", 3, "--num-requests", 2, "--seed", 5)
 
-    first, second = opened.sessions[0].requests
+    first, second = opened.models[0].requests
     assert (len(first.prompt), first.max_tokens, first.ignore_eos) == (8, 4, True)
     assert first.prompt[:3].tolist() == second.prompt[:3].tolist()
     assert first.prompt.tolist() != second.prompt.tolist()
@@ -27,7 +27,7 @@ def test_synthetic_requests_have_the_lengths_and_share_a_head(opened: Opened) ->
 def test_by_default_every_third_layer_is_full_and_scratch_is_on(opened: Opened) -> None:
     opened.run("bench", "--input-len", 8, "--output-len", 4)
 
-    settings = opened.sessions[0].settings
+    settings = opened.models[0].settings
     assert (settings.attention, settings.scratch, settings.max_sequences) == ("hybrid", True, 8)
 
 
@@ -37,7 +37,7 @@ def test_prompts_of_a_file_are_taken_in_turn(opened: Opened, tmp_path: Path) -> 
 
     assert opened.run("bench", "--prompts", prompts, "--num-requests", 3, "--output-len", 2) == 0
 
-    assert [bytes(r.prompt.tolist()).decode() for r in opened.sessions[0].requests] == ["one", "two", "one"]
+    assert [bytes(r.prompt.tolist()).decode() for r in opened.models[0].requests] == ["one", "two", "one"]
 
 
 def test_json_lines_give_text_or_tokens_and_lengths(opened: Opened, tmp_path: Path) -> None:
@@ -46,8 +46,8 @@ def test_json_lines_give_text_or_tokens_and_lengths(opened: Opened, tmp_path: Pa
 
     assert opened.run("bench", "--prompts", prompts, "--output-len", 2) == 0
 
-    assert [r.prompt.tolist() for r in opened.sessions[0].requests] == [list(b"one"), [5, 6]]
-    assert [r.max_tokens for r in opened.sessions[0].requests] == [2, 1]
+    assert [r.prompt.tolist() for r in opened.models[0].requests] == [list(b"one"), [5, 6]]
+    assert [r.max_tokens for r in opened.models[0].requests] == [2, 1]
 
 
 def test_json_holds_settings_summary_groups_and_requests(opened: Opened, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_figure_is_a_png(opened: Opened, tmp_path: Path) -> None:
 def test_a_rate_spreads_the_requests(opened: Opened) -> None:
     assert opened.run("bench", "--input-len", 8, "--output-len", 1, "--num-requests", 3, "--request-rate", 1e4) == 0
 
-    arrivals = [request.arrival_s for request in opened.sessions[0].requests]
+    arrivals = [request.arrival_s for request in opened.models[0].requests]
     assert arrivals == sorted(arrivals) and len(set(arrivals)) == 3
 
 

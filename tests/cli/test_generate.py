@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.alphabet_session import Opened
+from tests.cli.alphabet_model import Opened
 from tidegate.request import FinishReason
 
 
@@ -27,28 +27,28 @@ def test_flags_reach_the_model_and_the_request(opened: Opened) -> None:
         == 0
     )
 
-    (session,) = opened.sessions
-    (request,) = session.requests
-    assert (session.settings.model, session.settings.attention, session.settings.window) == ("m", "hybrid", 7)
-    assert (session.settings.sinks, session.settings.dtype, session.settings.block_size) == (2, "bfloat16", 16)
-    assert not session.settings.scratch
+    (model,) = opened.models
+    (request,) = model.requests
+    assert (model.settings.model, model.settings.attention, model.settings.window) == ("m", "hybrid", 7)
+    assert (model.settings.sinks, model.settings.dtype, model.settings.block_size) == (2, "bfloat16", 16)
+    assert not model.settings.scratch
     assert (request.sampling.temperature, request.sampling.top_k, request.sampling.top_p) == (0.5, 3, 0.9)
     assert (request.sampling.min_p, request.sampling.repetition_penalty, request.sampling.seed) == (0.1, 1.5, 9)
     assert (request.max_tokens, request.stop) == (3, ("x", "y"))
 
 
 def test_without_flags_the_model_runs_as_trained_and_greedily(opened: Opened) -> None:
-    opened.run("generate", "hi")
+    opened.run("generate", "hi", "--max-tokens", 1)
 
-    (session,) = opened.sessions
-    assert session.settings.attention == "full"
-    assert session.requests[0].sampling.is_greedy
+    (model,) = opened.models
+    assert model.settings.attention == "full"
+    assert model.requests[0].sampling.is_greedy
 
 
 def test_chat_puts_the_prompt_into_the_template(opened: Opened) -> None:
     opened.run("generate", "hi", "--chat", "--max-tokens", 1)
 
-    assert opened.sessions[0].requests[0].prompt.tolist() == list(b"<hi>")
+    assert opened.models[0].requests[0].prompt.tolist() == list(b"<hi>")
 
 
 def test_prompt_may_come_from_a_file(opened: Opened, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_prompt_may_come_from_a_file(opened: Opened, tmp_path: Path) -> None:
 
     assert opened.run("generate", "--file", tmp_path / "prompt.txt", "--max-tokens", 1) == 0
 
-    assert opened.sessions[0].requests[0].prompt.tolist() == list("grüße".encode())
+    assert opened.models[0].requests[0].prompt.tolist() == list("grüße".encode())
 
 
 @pytest.mark.parametrize("argument", [(), ("-",)])
@@ -65,7 +65,7 @@ def test_prompt_may_come_from_stdin(opened: Opened, argument: tuple[str, ...], m
 
     assert opened.run("generate", *argument, "--max-tokens", 1) == 0
 
-    assert opened.sessions[0].requests[0].prompt.tolist() == list("grüße".encode())
+    assert opened.models[0].requests[0].prompt.tolist() == list("grüße".encode())
 
 
 def test_stdin_must_be_utf8(
@@ -76,7 +76,7 @@ def test_stdin_must_be_utf8(
     assert opened.run("generate") == 2
 
     assert capsys.readouterr().err == "tidegate: stdin is not UTF-8 text: byte 2 is 0xff\n"
-    assert not opened.sessions
+    assert not opened.models
 
 
 def test_a_failing_engine_is_an_error(opened: Opened, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,4 +98,4 @@ def test_ending_for_lack_of_room_is_said(opened: Opened, capsys: pytest.CaptureF
 def test_interrupt_exits_130(opened: Opened) -> None:
     opened.behaviour["interrupt"] = True
 
-    assert opened.run("generate", "hi") == 130
+    assert opened.run("generate", "hi", "--max-tokens", 1) == 130

@@ -12,7 +12,7 @@ from tidegate.base import TidegateError
 from tidegate.cli.bench import bench
 from tidegate.cli.console import show_error
 from tidegate.cli.generate import generate
-from tidegate.cli.session import Session, SessionOpener
+from tidegate.cli.served_model import ModelOpener, ServedModel
 from tidegate.cli.settings import ModelSettings
 
 FAILED = 2
@@ -34,10 +34,12 @@ def create_app() -> typer.Typer:
     return app
 
 
-def main(arguments: Sequence[str] | None = None, open_session: SessionOpener | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, open_model: ModelOpener | None = None) -> int:
     """Run a command line and return its exit code: 0, 2 for whatever the user can mend, 130 when interrupted."""
     try:
-        create_app()(args=None if arguments is None else list(arguments), obj=open_session or _open_model)
+        create_app()(
+            args=None if arguments is None else list(arguments), prog_name="tidegate", obj=open_model or _open_model
+        )
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except TidegateError as error:
@@ -62,8 +64,8 @@ def _tidegate(
     """Serve language models out of a paged cache: windows, scratch reuse, prefix reuse."""
 
 
-def _open_model(settings: ModelSettings) -> Session:
+def _open_model(settings: ModelSettings) -> ServedModel:
     # Here, because it imports torch: help and bad flags must answer at once.
-    from tidegate.cli.model_session import open_model
+    from tidegate.cli.runtime_model import RuntimeModel
 
-    return open_model(settings)
+    return RuntimeModel.open(settings)

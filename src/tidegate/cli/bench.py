@@ -49,7 +49,7 @@ def bench(
     block_size: flags.BlockSizeFlag = 32,
     chunk_size: flags.ChunkSizeFlag = 512,
     scratch: flags.ScratchFlag = True,
-    kv_cache_memory_bytes: flags.MemoryFlag = None,
+    kv_cache_memory_bytes: flags.MemoryFlag = 1 << 30,
     json: Annotated[Path | None, typer.Option(help="Write everything.", rich_help_panel=_OUTPUT)] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw pages over time, PNG.", rich_help_panel=_OUTPUT)] = None,
 ) -> None:

@@ -14,9 +14,9 @@ from tidegate.cli.bench_report import BenchReport
 from tidegate.cli.console import progress, show_table
 from tidegate.cli.prompt_file import PromptLine
 from tidegate.cli.prompt_source import PromptSource
-from tidegate.cli.session import SessionOpener
+from tidegate.cli.served_model import ModelOpener
 from tidegate.cli.settings import ModelSettings
-from tidegate.cli.target import SessionTarget
+from tidegate.cli.target import ModelTarget
 from tidegate.report import OutputFile
 
 
@@ -28,13 +28,13 @@ class BenchRun:
     source: PromptSource
     load: Load
 
-    def write(self, open_session: SessionOpener, record: Path | None, figure: Path | None) -> None:
+    def write(self, open_model: ModelOpener, record: Path | None, figure: Path | None) -> None:
         """Measure; print tables to stdout, and write what was asked for when everything has succeeded."""
         lines = self.source.read()
         with ExitStack() as stack:
             record_file = stack.enter_context(OutputFile(record)) if record else None
             figure_file = stack.enter_context(OutputFile(figure)) if figure else None
-            report = self._measure(open_session, lines)
+            report = self._measure(open_model, lines)
             for table in report.tables():
                 show_table(table, sys.stdout)
             print(report.example_line())
@@ -43,10 +43,10 @@ class BenchRun:
             if record_file:
                 record_file.write(report.json())
 
-    def _measure(self, open_session: SessionOpener, lines: list[PromptLine]) -> BenchReport:
-        session = open_session(self.settings)
-        requests = self.source.requests(lines, session)
+    def _measure(self, open_model: ModelOpener, lines: list[PromptLine]) -> BenchReport:
+        served = open_model(self.settings)
+        requests = self.source.requests(lines, served)
         clock = SystemClock()
         with progress(len(requests), "requests") as advance:
-            run = run_load(SessionTarget(session, clock, time.sleep), requests, self.load, clock, lambda _: advance())
-        return BenchReport(self.settings, self.load, run, session.statistics())
+            run = run_load(ModelTarget(served, clock, time.sleep), requests, self.load, clock, lambda _: advance())
+        return BenchReport(self.settings, self.load, run, served.statistics())

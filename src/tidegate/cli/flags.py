@@ -56,13 +56,7 @@ ScratchFlag = Annotated[
     ),
 ]
 MemoryFlag = Annotated[
-    int | None,
-    typer.Option(
-        "--kv-cache-memory-bytes",
-        help="Memory of the cache. Default: what the sequences that run together need.",
-        rich_help_panel=_SERVING,
-        show_default=False,
-    ),
+    int, typer.Option("--kv-cache-memory-bytes", help="Memory of the cache.", rich_help_panel=_SERVING)
 ]
 ChatFlag = Annotated[bool, typer.Option("--chat", help="Put the prompt into the model's chat template.")]
 MaxTokensFlag = Annotated[int, typer.Option(help="Most tokens to produce.")]

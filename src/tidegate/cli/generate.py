@@ -11,7 +11,7 @@ import typer
 from tidegate.base import ConfigError, EngineError
 from tidegate.cli import flags
 from tidegate.cli.prompt_file import read_text
-from tidegate.cli.session import Session
+from tidegate.cli.served_model import ServedModel
 from tidegate.cli.settings import ModelSettings, require
 from tidegate.request import FinishReason, Request, RequestOutput, SamplingParams
 
@@ -29,7 +29,7 @@ def generate(
     block_size: flags.BlockSizeFlag = 32,
     chunk_size: flags.ChunkSizeFlag = 512,
     scratch: flags.ScratchFlag = True,
-    kv_cache_memory_bytes: flags.MemoryFlag = None,
+    kv_cache_memory_bytes: flags.MemoryFlag = 1 << 30,
     chat: flags.ChatFlag = False,
     max_tokens: flags.MaxTokensFlag = 128,
     temperature: flags.TemperatureFlag = 0.0,
@@ -63,15 +63,15 @@ def generate(
     )
     require("--max-tokens", max_tokens, 1)
     text = read_prompt(prompt, file, sys.stdin.buffer)
-    session: Session = ctx.obj(settings)
+    served: ServedModel = ctx.obj(settings)
     request = Request(
         request_id="generate",
-        prompt=session.encode(text, chat=chat),
+        prompt=served.encode(text, chat=chat),
         sampling=sampling,
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
     )
-    stream(session, request, sys.stdout)
+    stream(served, request, sys.stdout)
 
 
 def read_prompt(prompt: str | None, file: Path | None, stdin: BinaryIO) -> str:
@@ -89,12 +89,12 @@ def read_prompt(prompt: str | None, file: Path | None, stdin: BinaryIO) -> str:
     return text
 
 
-def stream(session: Session, request: Request, out: TextIO) -> None:
+def stream(served: ServedModel, request: Request, out: TextIO) -> None:
     """Run one request, writing its text as it comes; say on stderr when it ended for lack of room."""
-    session.submit(request)
+    served.submit(request)
     output: RequestOutput | None = None
     while output is None:
-        for delta in session.step():
+        for delta in served.step():
             out.write(delta.text)
             out.flush()
             output = delta.output or output

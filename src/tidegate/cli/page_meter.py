@@ -98,7 +98,7 @@ def group_name(group: LayerGroup) -> str:
     if group.retention is Retention.WINDOW:
         sinks = f" + {group.sink_tokens} sinks" if group.sink_tokens else ""
         return f"window {group.window}{sinks}"
-    return group.retention.value
+    return str(group.retention.value)
 
 
 def scratch_use(group: LayerGroup, starts: Int64Array, ends: Int64Array) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tidegate.base import ConfigError
 from tidegate.bench import SyntheticPrompts
 from tidegate.cli.prompt_file import PromptLine, read_prompts
-from tidegate.cli.session import Session
+from tidegate.cli.served_model import ServedModel
 from tidegate.cli.settings import require
 from tidegate.request import Request, SamplingParams, check_vocabulary
 
@@ -43,12 +43,12 @@ class PromptSource:
         """Read the file, if there is one; needs no model, so that a bad file fails at once."""
         return read_prompts(self.file) if self.file else []
 
-    def requests(self, lines: Sequence[PromptLine], session: Session) -> list[Request]:
+    def requests(self, lines: Sequence[PromptLine], served: ServedModel) -> list[Request]:
         """Write the requests; prompts of a file are taken in turn until there are ``num_requests``."""
         if self.file is None:
-            return self._synthetic(session.vocab_size)
+            return self._synthetic(served.vocab_size)
         return [
-            self._request(index, lines[index % len(lines)], session) for index in range(self.num_requests or len(lines))
+            self._request(index, lines[index % len(lines)], served) for index in range(self.num_requests or len(lines))
         ]
 
     def _synthetic(self, vocab_size: int) -> list[Request]:
@@ -70,9 +70,9 @@ class PromptSource:
             for index, prompt in enumerate(prompts)
         ]
 
-    def _request(self, index: int, line: PromptLine, session: Session) -> Request:
-        tokens = session.encode(line.prompt, chat=self.chat) if isinstance(line.prompt, str) else line.prompt
-        check_vocabulary(tokens, session.vocab_size, field=f"{self.file}, prompt {index + 1}: tokens")
+    def _request(self, index: int, line: PromptLine, served: ServedModel) -> Request:
+        tokens = served.encode(line.prompt, chat=self.chat) if isinstance(line.prompt, str) else line.prompt
+        check_vocabulary(tokens, served.vocab_size, field=f"{self.file}, prompt {index + 1}: tokens")
         return Request(
             request_id=f"request-{index}",
             prompt=tokens,

@@ -16,8 +16,7 @@ class ModelSettings:
     """Which model is opened and how it is served.
 
     ``attention="hybrid"`` leaves every third layer as it is and gives the others a window of ``window`` tokens besides
-    the first ``sinks``; ``"full"`` runs the model as it was trained. ``kv_cache_memory_bytes`` None: as much as
-    ``max_sequences`` sequences of ``max_seq_len`` tokens need. ``max_seq_len`` None: the model's context.
+    the first ``sinks``; ``"full"`` runs the model as it was trained.
     """
 
     model: str | None = None
@@ -29,8 +28,7 @@ class ModelSettings:
     chunk_size: int = 512
     scratch: bool = True
     max_sequences: int = 1
-    max_seq_len: int | None = None
-    kv_cache_memory_bytes: int | None = None
+    kv_cache_memory_bytes: int = 1 << 30
     seed: int = 0
 
     def __post_init__(self) -> None:

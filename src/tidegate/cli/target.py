@@ -1,4 +1,4 @@
-"""A session as something ``bench`` can measure."""
+"""A served model as something ``bench`` can measure."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Callable, Sequence
 
 from tidegate.base import Clock, InternalError
 from tidegate.bench import Progress, TargetStatistics
-from tidegate.cli.session import Session
+from tidegate.cli.served_model import ServedModel
 from tidegate.request import Request, TokenDelta
 
 
-class SessionTarget:
-    """Runs the session's steps whenever the load waits for something, and ``sleep`` when there is nothing to run."""
+class ModelTarget:
+    """Runs the model's steps whenever the load waits for something, and ``sleep`` when there is nothing to run."""
 
-    def __init__(self, session: Session, clock: Clock, sleep: Callable[[float], None]) -> None:
-        self._session = session
+    def __init__(self, served: ServedModel, clock: Clock, sleep: Callable[[float], None]) -> None:
+        self._model = served
         self._clock = clock
         self._sleep = sleep
         self._in_flight = 0
 
     def start(self) -> None:
-        """Nothing to do: a session is opened ready."""
+        """Nothing to do: a model is opened ready."""
 
     def submit(self, request: Request) -> None:
         """Hand the request on."""
-        self._session.submit(request)
+        self._model.submit(request)
         self._in_flight += 1
 
     def wait(self, timeout_s: float | None) -> Sequence[Progress]:
@@ -34,15 +34,15 @@ class SessionTarget:
                 raise InternalError("nothing is in flight and nothing will arrive")
             self._sleep(timeout_s)
             return []
-        deltas = self._session.step()
+        deltas = self._model.step()
         now_s = self._clock.now()
         progress = [_progress(delta, now_s) for delta in deltas]
         self._in_flight -= sum(one.finish_reason is not None for one in progress)
         return progress
 
     def statistics(self) -> TargetStatistics:
-        """Return the session's."""
-        return self._session.statistics()
+        """Return the model's."""
+        return self._model.statistics()
 
 
 def _progress(delta: TokenDelta, at_s: float) -> Progress:

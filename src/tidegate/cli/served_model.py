@@ -11,17 +11,12 @@ from tidegate.cli.settings import ModelSettings
 from tidegate.request import Request, TokenDelta
 
 
-class Session(Protocol):
+class ServedModel(Protocol):
     """Takes requests and runs them step by step."""
 
     @property
     def vocab_size(self) -> int:
         """Number of token ids."""
-        ...
-
-    @property
-    def max_seq_len(self) -> int:
-        """Longest sequence it can serve, in tokens."""
         ...
 
     def encode(self, text: str, *, chat: bool) -> Int32Array:
@@ -41,4 +36,4 @@ class Session(Protocol):
         ...
 
 
-SessionOpener = Callable[[ModelSettings], Session]
+ModelOpener = Callable[[ModelSettings], ServedModel]

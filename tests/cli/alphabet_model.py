@@ -1,4 +1,4 @@
-"""A session without a model: text is its UTF-8 bytes, output is the alphabet, one token per request and step."""
+"""A model without weights: text is its UTF-8 bytes, output is the alphabet, one token per request and step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from tidegate.request import FinishReason, Request, RequestOutput, Timing, Token
 
 
 @dataclass
-class AlphabetSession:
+class AlphabetModel:
     settings: ModelSettings
     vocab_size: int = 256
     max_seq_len: int = 64
@@ -68,14 +68,14 @@ class AlphabetSession:
 
 @dataclass
 class Opened:
-    """What the command line opened, and how sessions shall behave."""
+    """What the command line opened, and how models shall behave."""
 
     behaviour: dict[str, object] = field(default_factory=dict)
-    sessions: list[AlphabetSession] = field(default_factory=list)
+    models: list[AlphabetModel] = field(default_factory=list)
 
-    def open(self, settings: ModelSettings) -> AlphabetSession:
-        self.sessions.append(AlphabetSession(settings, **self.behaviour))  # type: ignore[arg-type]  # chosen by tests
-        return self.sessions[-1]
+    def open(self, settings: ModelSettings) -> AlphabetModel:
+        self.models.append(AlphabetModel(settings, **self.behaviour))  # type: ignore[arg-type]  # chosen by tests
+        return self.models[-1]
 
     def run(self, *arguments: object) -> int:
         return main([str(argument) for argument in arguments], self.open)
