@@ -51,6 +51,7 @@ class PagePool:
         self.ordinal = np.full(capacity, -1, np.int32)
         self.stamp = np.zeros(capacity, np.int64)
         self.retention = np.zeros(capacity, np.int8)
+        self._mark = np.zeros(capacity, np.int32)
         self.ids = FreeStack(capacity)
         self.evictable = 0
         self.doomed = 0
@@ -93,17 +94,9 @@ class PagePool:
         idle = pages[self.locks[pages] == 0]
         if len(idle):
             place = np.arange(len(idle), dtype=np.int32)
-            self.ordinal_scratch(len(self.slot))[idle] = place
+            self._mark[idle] = place
             idle = idle[self._mark[idle] == place]
         self.settle_idle(idle, retention)
-
-    def ordinal_scratch(self, size: int) -> Int32Array:
-        """Return a work array over page ids whose content is undefined."""
-        mark: Int32Array | None = getattr(self, "_mark", None)
-        if mark is None or len(mark) < size:
-            mark = np.empty(size, np.int32)
-        self._mark = mark
-        return mark
 
     def settle_idle(self, idle: Int32Array, retention: int) -> None:
         """Free unlocked pages nobody caches; queue the others for eviction."""
@@ -131,39 +124,44 @@ class PagePool:
         refs = self.refs[pages] - 1
         self.refs[pages] = refs
         dead = pages[(refs == 0) & (self.locks[pages] == 0)]
-        lost = dead[self.slot[dead] >= 0]
-        self.evictable -= len(lost)
+        self.evictable -= len(dead) if not self.doomed else int(np.count_nonzero(self.slot[dead] >= 0))
         self.peaks.dropped += len(dead)
-        self._free(lost)
+        self._free(dead)
 
     def pop(self, count: int) -> Int32Array:
         """Choose ``count`` evictable pages, in eviction order."""
         return self.policy.pop(count, self._valid)
 
     def doom(self, pages: Int32Array) -> Int32Array:
-        """Take the slots of evictable pages on loan."""
+        """Take the slots of these pages on loan: evictable ones, or a victim's."""
         slots = self.slot[pages]
         self.slot[pages] = -1
-        self.evictable -= len(pages)
+        self.evictable -= int(np.count_nonzero(self.locks[pages] == 0))
         self.doomed += len(pages)
         return slots
 
     def undoom(self, pages: Int32Array, slots: Int32Array) -> None:
-        """Give loaned slots back to the pages that still are cached; free those of the others."""
-        kept = self.refs[pages] > 0
+        """Give loaned slots back to the pages that still are somebody's; free those of the others."""
+        idle = self.locks[pages] == 0
+        kept = ~idle | (self.refs[pages] > 0)
         self.doomed -= len(pages)
-        alive = pages[kept]
-        self.slot[alive] = slots[kept]
-        self.evictable += len(alive)
-        self.policy.restore(alive, self.stamp[alive], self.retention[alive].astype(np.int32))
+        self.slot[pages[kept]] = slots[kept]
+        evictable = pages[kept & idle]
+        self.evictable += len(evictable)
+        self.policy.restore(evictable, self.stamp[evictable], self.retention[evictable].astype(np.int32))
         self.storage.free.give(slots[~kept])
         self.ids.give(pages[~kept])
 
-    def bury(self, pages: Int32Array, spare_slots: Int32Array) -> None:
-        """End a loan for good: the doomed pages are out of the tree; slots nobody used become free."""
+    def bury(self, pages: Int32Array) -> None:
+        """End a loan for good: nobody caches or locks these pages any more."""
         self.doomed -= len(pages)
         self.ids.give(pages)
-        self.storage.free.give(spare_slots)
+
+    def discard(self, pages: Int32Array) -> None:
+        """Undo ``acquire``; the slots go where the caller has them from."""
+        self.slot[pages] = -1
+        self.locks[pages] = 0
+        self.ids.give(pages)
 
     def note_use(self) -> None:
         """Record the slots in use now for the peak."""
@@ -176,6 +174,8 @@ class PagePool:
         return fresh & (self.locks[pages] == 0) & (self.refs[pages] > 0) & (self.slot[pages] >= 0)
 
     def _free(self, pages: Int32Array) -> None:
+        if self.doomed:
+            pages = pages[self.slot[pages] >= 0]
         if len(pages):
             self.storage.free.give(self.slot[pages])
             self.slot[pages] = -1
@@ -184,7 +184,7 @@ class PagePool:
     def _grow(self, count: int) -> None:
         old = len(self.slot)
         new = old + max(count, old // 4)
-        for name, empty in (("slot", -1), ("locks", 0), ("refs", 0), ("owner", -1), ("ordinal", -1), ("stamp", 0)):
+        for name, empty in (("slot", -1), ("locks", 0), ("refs", 0), ("owner", -1), ("ordinal", -1), ("stamp", 0), ("_mark", 0)):
             column = getattr(self, name)
             grown = np.full(new, empty, column.dtype)
             grown[:old] = column

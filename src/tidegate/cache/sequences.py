@@ -53,6 +53,7 @@ class SequenceTable:
         self.border = np.full(num_rows, -1, np.int64)
         """Largest capacity that needs no page; -1 when growing needs a closer look."""
         self.next_publish = np.full(num_rows, NEVER, np.int64)
+        self.publish_limit = np.full(num_rows, NEVER, np.int64)
         self.next_stale = np.full(num_rows, NEVER, np.int64)
         self.last_checkpoint = np.zeros(num_rows, np.int64)
         self.retention = np.zeros(num_rows, np.int64)

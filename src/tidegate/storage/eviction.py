@@ -70,6 +70,9 @@ class _LazyQueue:
             chosen.append(good)
         return np.concatenate(chosen) if len(chosen) != 1 else chosen[0].copy()
 
+    def entries(self) -> tuple[Int32Array, Int64Array]:
+        return self._pages[self._head : self._tail], self._stamps[self._head : self._tail]
+
     def _repack(self, room: int, valid: Validity | None) -> None:
         pages, stamps = self._pages[self._head : self._tail], self._stamps[self._head : self._tail]
         if valid is not None:
@@ -109,6 +112,14 @@ class RetentionLru:
             count -= len(pages)
             chosen.append(pages)
         return np.concatenate(chosen) if chosen else np.empty(0, np.int32)
+
+    def num_queued(self, evictable: BoolArray) -> int:
+        """Return how many of the pages marked evictable have a valid entry, for audits."""
+        found = np.zeros(len(evictable), np.bool_)
+        for queue in self._queues.values():
+            pages, stamps = queue.entries()
+            found[pages[self._valid(pages, stamps)]] = True
+        return int((found & evictable).sum())
 
     def restore(self, pages: Int32Array, stamps: Int64Array, retentions: Int32Array) -> None:
         """Take popped pages back, to be the first to go again."""

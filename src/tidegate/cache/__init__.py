@@ -1,0 +1,36 @@
+"""The KV cache: layer groups, cursors, prefix tree, reservations. ``KVCacheManager`` is the only door."""
+
+from tidegate.cache.candidate import Candidate
+from tidegate.cache.config import KVCacheConfig
+from tidegate.cache.groups import LayerGroup
+from tidegate.cache.manager import KVCacheManager
+from tidegate.cache.model_layers import ModelCacheOptions
+from tidegate.cache.prefix import PrefixMatch
+from tidegate.cache.quote import Quote
+from tidegate.cache.radix_tree import ReuseScope
+from tidegate.cache.ranges import window_peak
+from tidegate.cache.reservation import PageCopies, Reservation, StepPages
+from tidegate.cache.sequence_cache import Sequence
+from tidegate.cache.statistics import GroupStatistics, PoolStatistics, ScopeStatistics, Statistics
+from tidegate.cache.views import CsrTables
+
+__all__ = [
+    "Candidate",
+    "CsrTables",
+    "GroupStatistics",
+    "KVCacheConfig",
+    "KVCacheManager",
+    "LayerGroup",
+    "ModelCacheOptions",
+    "PageCopies",
+    "PoolStatistics",
+    "PrefixMatch",
+    "Quote",
+    "Reservation",
+    "ReuseScope",
+    "ScopeStatistics",
+    "Sequence",
+    "Statistics",
+    "StepPages",
+    "window_peak",
+]

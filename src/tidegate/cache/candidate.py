@@ -1,0 +1,75 @@
+"""A waiting or suspended request as the cache sees it. It owns nothing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.base import ConfigError, Int32Array
+from tidegate.cache.prefix import NO_MATCH, PrefixMatch
+from tidegate.cache.radix_tree import ReuseScope
+
+Access = Literal["read_write", "read", "none"]
+_ACCESS = ("read_write", "read", "none")
+
+
+class Candidate:
+    """Tokens that want to become a sequence. ``match`` is what the cache held of them when last looked up."""
+
+    __slots__ = (
+        "access",
+        "data",
+        "declared",
+        "is_admitted",
+        "is_resumed",
+        "match",
+        "match_version",
+        "retention",
+        "scope",
+        "tokens",
+    )
+
+    def __init__(self, tokens: Int32Array, scope: ReuseScope, access: Access, retention: int) -> None:
+        self.tokens = tokens
+        self.data = tokens.tobytes()
+        self.scope = scope
+        self.access: Access = access
+        self.retention = retention
+        self.declared: tuple[int, ...] = ()
+        self.match: PrefixMatch = NO_MATCH
+        self.match_version = -1
+        self.is_admitted = False
+        self.is_resumed = False
+
+    @property
+    def num_tokens(self) -> int:
+        """Known tokens."""
+        return len(self.tokens)
+
+    @property
+    def reused(self) -> int:
+        """Tokens it would reuse, as of the last look-up."""
+        return self.match.reused
+
+
+def checked_tokens(tokens: npt.ArrayLike, max_seq_len: int) -> Int32Array:
+    """Return ``tokens`` as a private int32 array; ``ConfigError`` names what is wrong with them."""
+    array = np.asarray(tokens)
+    if array.ndim != 1 or not len(array):
+        raise ConfigError(f"tokens: must be a non-empty list of token ids, got shape {array.shape}")
+    if not np.issubdtype(array.dtype, np.integer):
+        raise ConfigError(f"tokens: must be integers, got {array.dtype}")
+    if array.min() < 0 or array.max() >= 1 << 31:
+        raise ConfigError(f"tokens: ids must be in [0, 2^31), got {array.min()} … {array.max()}")
+    if len(array) > max_seq_len:
+        raise ConfigError(f"tokens: {len(array)} of them are above max_seq_len={max_seq_len}")
+    return array.astype(np.int32)
+
+
+def checked_access(access: str) -> Access:
+    """Return ``access`` if it is one of the legal words."""
+    if access not in _ACCESS:
+        raise ConfigError(f"access={access!r} must be one of {', '.join(_ACCESS)}")
+    return access  # type: ignore[return-value]  # just checked

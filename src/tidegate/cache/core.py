@@ -1,0 +1,220 @@
+"""The cache's state and how its parts are wired. ``KVCacheManager`` is the door in front of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidegate.base import ConfigError, GroupTables, Int64Array, Retention
+from tidegate.cache.advance import Settler
+from tidegate.cache.candidate import Candidate
+from tidegate.cache.config import KVCacheConfig
+from tidegate.cache.groups import Grouping, GroupingOptions, plan_groups
+from tidegate.cache.lender import Lender
+from tidegate.cache.moves import Mover
+from tidegate.cache.pages import PagePool, StampClock
+from tidegate.cache.prefix import NO_MATCH, Matcher
+from tidegate.cache.publishing import Publisher
+from tidegate.cache.radix_tree import RadixTree
+from tidegate.cache.ranges import scratch
+from tidegate.cache.sequences import NEVER, Mode, SequenceTable
+from tidegate.cache.sizing import match_unit, split_quota
+from tidegate.cache.statistics import Counters
+from tidegate.cache.tables import GroupRows
+from tidegate.cache.views import step_tables
+from tidegate.storage import PoolGroup, PoolGroupSpec
+
+if TYPE_CHECKING:
+    from tidegate.cache.reservation import Reservation
+
+
+class CacheCore:
+    """State and collaborators; implements what quotes and reservations ask for."""
+
+    def __init__(self, config: KVCacheConfig, *, with_memory: bool) -> None:
+        self.config = config
+        options = GroupingOptions(
+            config.tokens_per_block, config.max_rewind_len, config.swa_scratch_reuse, config.separate_pools
+        )
+        self.grouping: Grouping = plan_groups(config.layers, options)
+        self.num_pool_groups = self.grouping.num_pool_groups
+        slots = split_quota(config, self.grouping)
+        clock = StampClock()
+        self.storage: list[PoolGroup] = []
+        self.pools: list[PagePool] = []
+        for pool_group in range(self.num_pool_groups):
+            row_bytes = next(g.row_bytes for g in self.grouping.groups if g.pool_group == pool_group)
+            group = PoolGroup(PoolGroupSpec(slots[pool_group], row_bytes), with_memory=with_memory)
+            self.storage.append(group)
+            self.pools.append(PagePool(group, clock))
+        self.rows = [
+            GroupRows(group, self.pools[group.pool_group], config.max_sequences, config.max_seq_len)
+            for group in self.grouping.groups
+        ]
+        self.sequences = SequenceTable(config.max_sequences, config.max_seq_len, config.max_open_steps)
+        self.unit = match_unit(config, self.grouping.groups)
+        self.tree = RadixTree(self.rows, self.sequences, self.unit)
+        self.matcher = Matcher(self.tree, partial=config.enable_partial_reuse)
+        publishes = config.enable_prefix_caching and config.publish != "none"
+        every = config.checkpoint_every if publishes else 0
+        self.mover = Mover(self.rows, self.sequences, every, self.unit)
+        self.publisher = Publisher(self.tree, self.sequences, every, tails=config.enable_partial_reuse)
+        self.pending_snapshots = self.publisher.pending_snapshots
+        self.settler = Settler(self.rows, self.sequences, self.mover, self.publisher)
+        self.counters = Counters()
+        self.open: list[Reservation] = []
+        self.smallest_block = min(group.block_tokens for group in self.grouping.groups)
+        self.plain_growth = self._plain_growth()
+        self.scopes: dict[int, Candidate] = {}
+        self._publishes = publishes
+        self._version = 0
+
+    def _plain_growth(self) -> int:
+        """Longest step that never has scratch: none ends before ``W + R - 1 + B`` more positions."""
+        limits = [
+            rule.window + rule.max_rewind_len + rule.block_tokens - 2
+            for rule in (group.rule for group in self.grouping.groups)
+            if rule.window is not None and rule.scratch_per_slot
+        ]
+        return min(limits, default=1 << 40)
+
+    # ---- what quotes and reservations ask for
+
+    @property
+    def version(self) -> int:
+        """Changes with every mutation."""
+        return self._version
+
+    def touch(self) -> None:
+        """Change the version."""
+        self._version += 1
+
+    def lender(self) -> Lender:
+        """Return a fresh account of loans."""
+        return Lender(self.rows, self.pools, self.tree)
+
+    def refresh(self, candidate: Candidate) -> None:
+        """Look the candidate's prefix up again if its tree changed since."""
+        if candidate.access == "none" or not self.config.enable_prefix_caching:
+            candidate.match = NO_MATCH
+            return
+        tree = self.tree.find(candidate.scope)
+        version = -1 if tree is None else tree.version
+        if version != candidate.match_version or tree is None or self._any_doomed():
+            candidate.match = self.matcher.match(candidate.scope, candidate.data)
+            candidate.match_version = -1 if self._any_doomed() else version
+
+    def _any_doomed(self) -> bool:
+        return any(pool.doomed for pool in self.pools)
+
+    def start_sequence(self, row: int, candidate: Candidate) -> None:
+        """Fill in a new row's tokens, attachment and statistics."""
+        sequences, match = self.sequences, candidate.match
+        count = candidate.num_tokens
+        sequences.tokens[row, :count] = candidate.tokens
+        sequences.known[row] = count
+        sequences.prompt_len[row] = count
+        sequences.retention[row] = candidate.retention
+        sequences.leaf[row] = None
+        self.scopes[row] = candidate
+        published = match.reused // self.unit * self.unit
+        node = self.tree.tree(candidate.scope).root
+        for part, _ in match.path:
+            if part.row >= 0:
+                self.tree.close_leaf(part)
+            if part.end <= published and part.data:
+                node = part
+        sequences.attach[row] = node
+        sequences.published[row] = published
+        sequences.last_checkpoint[row] = published
+        self._allow_publishing(row, candidate, published)
+        if candidate.declared:
+            self.publisher.declared[row] = frozenset(candidate.declared)
+        self.settler.refresh(row)
+        self.counters.count_admission(candidate, self.unit)
+
+    def _allow_publishing(self, row: int, candidate: Candidate, published: int) -> None:
+        sequences, mode = self.sequences, self.config.publish
+        allowed = self._publishes and candidate.access == "read_write"
+        limit = NEVER if allowed else 0
+        if allowed and mode == "declared":
+            limit = max(candidate.declared, default=0)
+        if allowed and mode == "at_end":
+            self.publisher.at_end.add(row)
+        sequences.publish_limit[row] = limit
+        at_once = mode != "at_end" and published + self.unit <= limit
+        sequences.next_publish[row] = published + self.unit if at_once else NEVER
+
+    def refresh_row(self, row: int) -> None:
+        """Recompute the limits derived from a row's cursors."""
+        self.settler.refresh(row)
+
+    def close_leaf_of(self, row: int) -> None:
+        """Make what a row published a plain node."""
+        self.publisher.close_leaf(row)
+
+    def drop_sequence(self, row: int) -> None:
+        """Take a row's pages back and free the row, without publishing more."""
+        self.publisher.close_leaf(row)
+        retention = int(self.sequences.retention[row])
+        for rows in self.rows:
+            pages = rows.pages[row]
+            owned = pages[pages >= 0][::-1].copy()
+            rows.owned -= len(owned)
+            rows.pages[row] = -1
+            rows.slots[row] = -1
+            rows.pool.unlock(owned, retention)
+            rows.pool.unlock(rows.cut_scratch(row, 0))
+        for _, pages in self.pending_snapshots.pop(row, []):
+            for group, page in pages.items():
+                self.rows[group].pool.unlock(np.array([page], np.int32))
+        self.publisher.declared.pop(row, None)
+        self.publisher.at_end.discard(row)
+        self.scopes.pop(row, None)
+        self.sequences.clear_row(row)
+
+    def suspend_row(self, row: int) -> Candidate:
+        """Give back everything of a row; return its tokens as a candidate that resumes it."""
+        started = self.scopes[row]
+        known = int(self.sequences.known[row])
+        candidate = Candidate(
+            self.sequences.tokens[row, :known].copy(), started.scope, started.access, started.retention
+        )
+        candidate.declared = started.declared
+        candidate.is_resumed = True
+        self.drop_sequence(row)
+        self.counters.suspended += 1
+        return candidate
+
+    def step_tables(self, rows: Int64Array, starts: Int64Array, ends: Int64Array) -> tuple[GroupTables, ...]:
+        """Return the page tables of a step."""
+        allowed = self.sequences.scratch_ok[rows, np.maximum(self.sequences.num_open[rows] - 1, 0)].astype(np.int64)
+        for group, rows_of in enumerate(self.rows):
+            if rows_of.group.scratch_per_slot:
+                for i in np.flatnonzero(rows_of.num_scratch[rows]).tolist():
+                    begin, end = scratch(int(starts[i]), int(ends[i]), rows_of.group.rule)
+                    counted = self.counters.scratch_blocks
+                    counted[group] = counted.get(group, 0) + end - begin
+        return step_tables(self.rows, self.grouping.buffers, (rows, starts, ends), allowed)
+
+    def forget_reservation(self, reservation: Reservation) -> None:
+        """Take an ended reservation off the open list."""
+        self.open.remove(reservation)
+
+    def utilization(self) -> float:
+        """Share of slots in use in the fullest pool group."""
+        return max((p.num_slots - p.num_free - p.evictable) / max(p.num_slots, 1) for p in self.pools)
+
+    # ---- start-up
+
+    def check_settings(self) -> None:
+        """Refuse settings that cannot work together."""
+        config = self.config
+        if config.reuse_unit_tokens is not None and not config.enable_prefix_caching:
+            raise ConfigError("reuse_unit_tokens: has no meaning with enable_prefix_caching=False")
+        states = [g for g in self.grouping.groups if g.retention is Retention.STATE]
+        if states and config.max_rewind_len:
+            raise ConfigError(
+                f"max_rewind_len={config.max_rewind_len}: state layers settle only at the ends of steps; use 0"
+            )

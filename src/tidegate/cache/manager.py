@@ -1,0 +1,194 @@
+"""The only door of the cache.
+
+Batch calls take ``rows``: distinct ints in ``[0, max_sequences)``, one per active sequence, as int64 arrays. A waiting or
+suspended request is a ``Candidate`` and owns nothing. Single-threaded by contract.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence as SequenceOf
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.base import Closed, ConfigError, Int64Array, KVLayout, OutOfPages, PoolMemory, StateError, WrongThread
+from tidegate.cache.audit import audit_cache
+from tidegate.cache.candidate import Candidate, checked_access, checked_tokens
+from tidegate.cache.capacity import CapacityPlan
+from tidegate.cache.config import KVCacheConfig
+from tidegate.cache.core import CacheCore
+from tidegate.cache.finishing import Finisher
+from tidegate.cache.prefix import NO_MATCH, PrefixMatch
+from tidegate.cache.quote import Quote
+from tidegate.cache.radix_tree import ReuseScope
+from tidegate.cache.reservation import PageCopies, Reservation
+from tidegate.cache.reuse import ReuseControl
+from tidegate.cache.sequence_cache import Sequence
+from tidegate.cache.sequences import Mode
+from tidegate.cache.statistics import Statistics
+
+_DEFAULT_SCOPE = ReuseScope()
+
+
+class KVCacheManager:
+    """Pages, prefix reuse and cursors of one rank.
+
+    ``groups``, ``layout`` and ``pools`` are what an engine binds; ``history``, ``capacity`` and ``num_open`` are read-only
+    views indexed by row; ``plan`` answers what can ever fit; ``reuse`` controls what is cached. ``with_memory=False``
+    keeps books without bytes (simulation, benchmarks).
+    """
+
+    def __init__(self, config: KVCacheConfig, *, with_memory: bool = True) -> None:
+        core = self._core = CacheCore(config, with_memory=with_memory)
+        core.check_settings()
+        self._finisher = Finisher(core)
+        self._thread = threading.get_ident()
+        self.config = config
+        self.groups = core.grouping.groups
+        self.layout: KVLayout = core.grouping.layout
+        self.pools: tuple[PoolMemory, ...] = tuple(
+            PoolMemory(rows, view.sub_pages, view.sub_page_bytes)
+            for view in core.grouping.views
+            if (rows := core.storage[view.pool_group].rows(view.pool)) is not None
+        )
+        self.match_unit = core.unit
+        self.plan = CapacityPlan(core)
+        self.reuse = ReuseControl(core)
+        self.history = _read_only(core.sequences.history)
+        self.capacity = _read_only(core.sequences.capacity)
+        self.num_open = _read_only(core.sequences.num_open)
+
+    # ---- looking
+
+    def candidate(
+        self,
+        tokens: npt.ArrayLike,
+        scope: ReuseScope = _DEFAULT_SCOPE,
+        *,
+        access: str = "read_write",
+        retention: int = 0,
+        declared: SequenceOf[int] = (),
+    ) -> Candidate:
+        """Return a waiting request over these token ids. ``declared`` are prefix lengths worth keeping (see the config).
+
+        Pages of higher ``retention`` (0 … 100) are kept longer. Raises ``ConfigError`` for illegal tokens.
+        """
+        if isinstance(retention, bool) or not isinstance(retention, int) or not 0 <= retention <= 100:
+            raise ConfigError(f"retention={retention!r} must be an integer in [0, 100]")
+        checked = checked_tokens(tokens, self.config.max_seq_len)
+        candidate = Candidate(checked, scope, checked_access(access), retention)
+        if any(isinstance(p, bool) or not isinstance(p, int) or not 0 < p <= len(checked) for p in declared):
+            raise ConfigError(f"declared={list(declared)!r} must be prefix lengths in [1, {len(checked)}]")
+        candidate.declared = tuple(sorted(set(declared)))
+        return candidate
+
+    def probe(self, tokens: npt.ArrayLike, scope: ReuseScope = _DEFAULT_SCOPE) -> PrefixMatch:
+        """Return what the cache holds of these tokens; mutates nothing."""
+        if not self.config.enable_prefix_caching:
+            return NO_MATCH
+        return self._core.matcher.match(scope, checked_tokens(tokens, self.config.max_seq_len).tobytes())
+
+    def lookup(self, candidate: Candidate) -> int:
+        """Return how many tokens the candidate would reuse now."""
+        self._core.refresh(candidate)
+        return candidate.match.reused
+
+    # ---- stepping
+
+    def quote(self) -> Quote:
+        """Start pricing a step."""
+        return Quote(self._core, self._core.refresh)
+
+    def reserve(self, quote: Quote) -> Reservation:
+        """Take everything the quote priced. Raises ``StateError`` when anything changed since the quote was made."""
+        if threading.get_ident() != self._thread:
+            raise WrongThread("the cache belongs to the thread that made it")
+        if quote.version != self._core.version:
+            raise StateError("the quote is stale: the cache has changed since it was made")
+        reservation = Reservation(self._core, quote)
+        self._core.open.append(reservation)
+        return reservation
+
+    def copy_pages(self, copies: SequenceOf[PageCopies]) -> None:
+        """Do a step's page copies; nothing to do without memory."""
+        for copy in copies:
+            self._core.storage[copy.pool_group].copy(copy.sources, copy.targets)
+
+    def advance(self, rows: Int64Array, histories: Int64Array, tokens: npt.ArrayLike) -> None:
+        """Settle each row's oldest open step at ``histories``: publish what became final, give back what expired.
+
+        ``tokens`` are the newly known tokens of each row, int32 ``[n]`` or ``[n, m]``, -1 where there is none.
+        """
+        rows, histories = np.asarray(rows, np.int64), np.asarray(histories, np.int64)
+        self._core.settler.advance(rows, histories, np.asarray(tokens, np.int32))
+        self._core.touch()
+
+    def rewind(self, rows: Int64Array, histories: Int64Array, num_known: Int64Array | None = None) -> None:
+        """Take positions back; no step may be open. ``num_known`` tokens stay known, by default those below it.
+
+        Raises ``StateError``, with nothing changed for that row, where a window or state no longer reaches.
+        """
+        rows, histories = np.asarray(rows, np.int64), np.asarray(histories, np.int64)
+        self._idle(rows)
+        for i, (row, history) in enumerate(zip(rows.tolist(), histories.tolist(), strict=True)):
+            self._core.settler.rewind(row, history, None if num_known is None else int(num_known[i]))
+        self._core.touch()
+
+    # ---- leaving
+
+    def suspend(self, rows: Int64Array) -> list[Candidate]:
+        """Give everything back; the candidates carry all known tokens and resume by being admitted again."""
+        rows = np.asarray(rows, np.int64)
+        self._idle(rows)
+        self._core.touch()
+        return [self._core.suspend_row(row) for row in rows.tolist()]
+
+    def close(self, rows: Int64Array) -> None:
+        """End sequences: publish what is final, give everything back. Their open steps must be settled."""
+        rows = np.asarray(rows, np.int64)
+        self._idle(rows)
+        self._finisher.finish(rows)
+        self._core.touch()
+
+    def fork(self, row: int, count: int = 1) -> Int64Array:
+        """Return ``count`` new rows that share every page of ``row``; the first write to a shared page copies it.
+
+        Raises ``OutOfPages`` without enough free rows or, for state pages, which are copied, slots.
+        """
+        self._idle(np.array([row]))
+        if count < 1:
+            raise StateError(f"count={count} must be at least 1")
+        if count > len(self._core.sequences.free_rows):
+            raise OutOfPages(f"fork needs {count} rows, {len(self._core.sequences.free_rows)} are free", needed=count)
+        self._core.touch()
+        return np.array([self._finisher.fork(row) for _ in range(count)], np.int64)
+
+    def create(self, tokens: npt.ArrayLike, scope: ReuseScope = _DEFAULT_SCOPE) -> Sequence:
+        """Return a single sequence over a prompt, for embedders that drive one at a time."""
+        return Sequence(self, self._core, self.candidate(tokens, scope))
+
+    # ---- checking
+
+    def audit(self) -> None:
+        """Check every invariant; raises ``InternalError`` naming the first that is broken."""
+        audit_cache(self._core)
+
+    def statistics(self) -> Statistics:
+        """Return the counters as they are now."""
+        return self._finisher.statistics()
+
+    def _idle(self, rows: Int64Array) -> None:
+        sequences = self._core.sequences
+        mode = sequences.mode[rows]
+        for row, what, num_open in zip(rows.tolist(), mode.tolist(), sequences.num_open[rows].tolist(), strict=True):
+            if what == Mode.FREE:
+                raise Closed(f"row {row} is not an active sequence")
+            if num_open or what == Mode.RESERVED:
+                raise StateError(f"row {row} has an open step: settle or roll it back first")
+
+
+def _read_only(array: Int64Array) -> Int64Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,158 @@
+"""One sequence's move from one set of cursors to another, and the pages it takes and gives.
+
+Pure: a ``Move`` is computed from cursors and page columns, and changes nothing. The reservation applies it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidegate.base import Retention
+from tidegate.cache.candidate import Candidate
+from tidegate.cache.ranges import Range, ceil_div, live, scratch_need, subtract
+from tidegate.cache.sequences import SequenceTable
+from tidegate.cache.tables import GroupRows
+
+GroupRun = tuple[int, Range]
+"""A group id and a run of its blocks."""
+
+
+@dataclass(slots=True)
+class Move:
+    """``row`` goes to cursors ``[H, *ends]``. ``acquire``/``release`` are runs of blocks, ``copies`` blocks to replace by a
+    private copy, ``scratch[g]`` the change in scratch slots, ``snapshots`` the state groups that copy their page after
+    the step. ``row`` is -1 until a candidate gets one; its match gives the pages it starts with."""
+
+    row: int
+    history: int
+    settled: int
+    ends: list[int]
+    allowed: list[bool]
+    acquire: list[GroupRun] = field(default_factory=list)
+    release: list[GroupRun] = field(default_factory=list)
+    copies: list[tuple[int, int]] = field(default_factory=list)
+    scratch: list[tuple[int, int]] = field(default_factory=list)
+    snapshots: list[int] = field(default_factory=list)
+    candidate: Candidate | None = None
+
+    @property
+    def start(self) -> int:
+        """First position the planned step computes."""
+        return self.ends[-2] if len(self.ends) > 1 else self.history
+
+    def needs(self, rows: list[GroupRows], num_pool_groups: int) -> list[int]:
+        """Fresh pages per pool group."""
+        needs = [0] * num_pool_groups
+        for group, (begin, end) in self.acquire:
+            needs[rows[group].group.pool_group] += end - begin
+        for group, _ in self.copies:
+            needs[rows[group].group.pool_group] += 1
+        for group, change in self.scratch:
+            needs[rows[group].group.pool_group] += max(change, 0)
+        for group in self.snapshots:
+            needs[rows[group].group.pool_group] += 1
+        return needs
+
+
+class Mover:
+    """Computes moves."""
+
+    def __init__(self, rows: list[GroupRows], sequences: SequenceTable, checkpoint_every: int, unit: int) -> None:
+        self._rows = rows
+        self._sequences = sequences
+        self._every = checkpoint_every
+        self._unit = unit
+        self._has_state = any(r.group.retention is Retention.STATE for r in rows)
+
+    def extend(self, row: int, capacity: int) -> Move:
+        """Append an open step that ends at ``capacity``."""
+        cursors = self._sequences.cursors(row)
+        allowed = self._sequences.allowed(row)
+        return self._move(row, cursors, int(self._sequences.settled[row]), ([*cursors[1:], capacity], [*allowed, True]))
+
+    def retarget(self, row: int, capacity: int) -> Move:
+        """Move the end of the planned step to ``capacity``; at its start it ceases to be."""
+        cursors = self._sequences.cursors(row)
+        allowed = self._sequences.allowed(row)
+        ends, flags = [*cursors[1:-1], capacity], allowed
+        if capacity == cursors[-2]:
+            ends, flags = ends[:-1], flags[:-1]
+        return self._move(row, cursors, int(self._sequences.settled[row]), (ends, flags))
+
+    def complete(self, move: Move) -> Move:
+        """Fill in what ``move`` takes and gives, from the row's cursors to the ones it states."""
+        row = move.row
+        self.diff(move, (int(self._sequences.settled[row]), self._sequences.cursors(row), self._sequences.allowed(row)))
+        if move.ends:
+            self._private_writes(move)
+            self._plan_snapshots(move, int(self._sequences.prompt_len[row]))
+        return move
+
+    def _move(self, row: int, cursors: list[int], settled: int, target: tuple[list[int], list[bool]]) -> Move:
+        return self.complete(Move(row, cursors[0], settled, *target))
+
+    def diff(self, move: Move, old: tuple[int, list[int], list[bool]]) -> None:
+        """Fill in the blocks and scratch slots by which the new cursors differ from the old ones."""
+        old_settled, old_cursors, old_allowed = old
+        cursors = [move.history, *move.ends]
+        for group, rows in enumerate(self._rows):
+            rule = rows.group.rule
+            if rule.window is None:
+                before = ceil_div(old_cursors[-1], rule.block_tokens)
+                after = ceil_div(cursors[-1], rule.block_tokens)
+                if after > before:
+                    move.acquire.append((group, (before, after)))
+                elif after < before:
+                    move.release.append((group, (after, before)))
+                continue
+            old_runs = live(old_settled, old_cursors, old_allowed, rule)
+            new_runs = live(move.settled, cursors, move.allowed, rule)
+            move.acquire.extend((group, run) for run in subtract(new_runs, old_runs))
+            move.release.extend((group, run) for run in subtract(old_runs, new_runs))
+            if rule.scratch_per_slot:
+                change = scratch_need(cursors, move.allowed, rule) - int(rows.num_scratch[move.row])
+                if change:
+                    move.scratch.append((group, change))
+
+    def admit(self, candidate: Candidate, capacity: int) -> Move:
+        """Start a sequence at its match, its first step ending at ``capacity``."""
+        match = candidate.match
+        history = match.reused
+        steps = [capacity] if capacity > history else []
+        move = Move(-1, history, history, steps, [True] * len(steps), candidate=candidate)
+        cursors = [history, *steps]
+        for group, rows in enumerate(self._rows):
+            rule = rows.group.rule
+            have = [(first, first + len(pages)) for first, pages in match.held[group]] if match.held else []
+            runs = live(history, cursors, move.allowed, rule)
+            move.acquire.extend((group, run) for run in subtract(runs, have))
+            need = scratch_need(cursors, move.allowed, rule)
+            if need:
+                move.scratch.append((group, need))
+            if steps and history % rule.block_tokens:
+                move.copies.append((group, history // rule.block_tokens))
+        if steps:
+            self._plan_snapshots(move, candidate.num_tokens)
+        return move
+
+    def _private_writes(self, move: Move) -> None:
+        """A page in the write range that others see is replaced by a copy; only the first block can be one."""
+        start = move.start
+        for group, rows in enumerate(self._rows):
+            block = start // rows.group.block_tokens
+            if start % rows.group.block_tokens == 0:
+                continue
+            page = rows.pages[move.row, block]
+            if rows.pool.locks[page] > 1 or rows.pool.refs[page] > 0:
+                move.copies.append((group, block))
+
+    def _plan_snapshots(self, move: Move, prompt_len: int) -> None:
+        """A prefill chunk whose end becomes a checkpoint copies each state page there."""
+        end = move.ends[-1]
+        if not self._has_state or end > prompt_len or not self._every or end % self._unit:
+            return
+        last = int(self._sequences.last_checkpoint[move.row]) if move.row >= 0 else move.history
+        if end - last >= self._every:
+            move.snapshots.extend(
+                group for group, rows in enumerate(self._rows) if rows.group.retention is Retention.STATE
+            )

@@ -1,0 +1,91 @@
+"""Page tables in the shapes kernels want: the arena itself, per-layer tables while scratch is live, CSR on request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate.base import BAD_PAGE, GroupTables, Int32Array, Int64Array
+from tidegate.cache.groups import BufferTable
+from tidegate.cache.ranges import Range, ceil_div, scratch
+from tidegate.cache.tables import GroupRows
+
+
+@dataclass(frozen=True, slots=True)
+class CsrTables:
+    """Ragged tables: sequence ``i`` has slots ``indices[indptr[i]:indptr[i+1]]``, the last one filled to ``last_page_len[i]``.
+
+    All int32. Only blocks that own a page are listed; ``first_block[i]`` is the ordinal of the first listed one, so a
+    windowed sequence with sinks is not representable and is refused.
+    """
+
+    indptr: Int32Array
+    indices: Int32Array
+    last_page_len: Int32Array
+    first_block: Int32Array
+
+
+def step_tables(
+    rows: Sequence[GroupRows],
+    buffers: Sequence[Sequence[BufferTable]],
+    step: tuple[Int64Array, Int64Array, Int64Array],
+    allowed: Int64Array,
+) -> tuple[GroupTables, ...]:
+    """Return each group's tables for a step ``(rows, starts, ends)``; ``allowed[i]`` is 0 where scratch is off."""
+    step_rows, starts, ends = step
+    tables = []
+    for rows_of, group_buffers in zip(rows, buffers, strict=True):
+        ranges: list[tuple[int, Range]] = []
+        if rows_of.group.scratch_per_slot:
+            for i in np.flatnonzero(rows_of.num_scratch[step_rows] * allowed).tolist():
+                span = scratch(int(starts[i]), int(ends[i]), rows_of.group.rule)
+                if span[1] > span[0]:
+                    ranges.append((i, span))
+        layer_tables = None
+        if ranges:
+            layer_tables = per_layer(rows_of, group_buffers, (step_rows, ends), ranges)
+        tables.append(GroupTables(rows_of.slots, layer_tables))
+    return tuple(tables)
+
+
+def per_layer(
+    rows_of: GroupRows,
+    buffers: Sequence[BufferTable],
+    step: tuple[Int64Array, Int64Array],
+    ranges: Sequence[tuple[int, Range]],
+) -> Int32Array:
+    """Absolute sub-page indices int32 ``[num_buffers, n, width]``; scratch block ``i`` is in slot ``ids[i // k]``."""
+    step_rows, ends = step
+    width = max(1, ceil_div(int(ends.max()), rows_of.group.block_tokens))
+    slots = rows_of.slots[step_rows, :width]
+    stride, offset, scratch_stride, scratch_offset = (
+        np.array([getattr(b, name) for b in buffers], np.int32)[:, None, None]
+        for name in ("sub_pages", "sub_page", "scratch_stride", "scratch_sub_page")
+    )
+    table: Int32Array = np.where(slots[None] >= 0, slots[None] * stride + offset, np.int32(BAD_PAGE)).astype(np.int32)
+    factor = rows_of.group.scratch_per_slot
+    for i, (begin, end) in ranges:
+        order = np.arange(end - begin, dtype=np.int32)
+        ids = rows_of.scratch_slots(int(step_rows[i]))[order // factor]
+        places = ids[None] * stride[:, 0] + order % factor * scratch_stride[:, 0] + scratch_offset[:, 0]
+        table[:, i, begin:end] = places
+    return table
+
+
+def csr(rows_of: GroupRows, step_rows: Int64Array, ends: Int64Array) -> CsrTables:
+    """Return ragged tables of one group for sequences that hold ``ends`` tokens each."""
+    block = rows_of.group.block_tokens
+    width = max(1, ceil_div(int(ends.max(initial=1)), block))
+    slots = rows_of.slots[step_rows, :width]
+    owned = slots >= 0
+    counts = owned.sum(axis=1)
+    first = np.where(counts > 0, owned.argmax(axis=1), 0)
+    last = -(-ends // block)
+    if (counts != np.where(counts > 0, last - first, 0)).any():
+        raise ValueError("a sequence owns blocks in several runs (sinks and window): CSR cannot say where they are")
+    indptr = np.zeros(len(step_rows) + 1, np.int32)
+    np.cumsum(counts, out=indptr[1:])
+    last_page_len = np.where(counts > 0, ends - (last - 1) * block, 0).astype(np.int32)
+    return CsrTables(indptr, slots[owned], last_page_len, first.astype(np.int32))
