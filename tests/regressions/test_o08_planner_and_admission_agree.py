@@ -23,7 +23,7 @@ def cache_of(pages: int, *, rows: int = 64) -> KVCacheConfig:
 
 def test_as_many_as_reported_decode_together_and_one_more_waits() -> None:
     probe = PlanningRun(cache_of(64), SchedulerConfig(max_num_tokens=64, max_batch_size=64))
-    reported = int(probe.manager.max_concurrency(56))
+    reported = int(probe.manager.plan.max_concurrency(56))
     run = PlanningRun(cache_of(64), SchedulerConfig(max_num_tokens=64, max_batch_size=reported))
     for number in range(reported + 1):
         run.submit(make_request(f"r{number}", 6, max_tokens=50))
@@ -52,7 +52,7 @@ def test_one_full_length_request_is_admitted_whenever_one_is_reported(pages: int
     )
     run = PlanningRun(cache, SchedulerConfig(max_num_tokens=16, max_batch_size=2))
     request = make_request("r", 28, max_tokens=4, run_to_capacity=True)
-    is_reported = run.manager.max_concurrency(32) >= 1.0
+    is_reported = run.manager.plan.max_concurrency(32) >= 1.0
 
     run.submit(request)
     output = run.run()["r"]

@@ -31,7 +31,7 @@ def check_tokens(request: Request, model: ModelLimits) -> None:
         check_vocabulary(np.array(request.stop_token_ids, dtype=np.int32), model.vocab_size, field="stop_token_ids")
 
 
-def reachable_length(request: Request, manager: KVCacheManager, chunk: int) -> int:
+def reachable_length(request: Request, manager: KVCacheManager) -> int:
     """Return how many tokens the request can ever have, prompt included, were it alone.
 
     The last token's keys and values are never needed, so ``n`` tokens take ``n - 1`` positions. Raises
@@ -39,23 +39,16 @@ def reachable_length(request: Request, manager: KVCacheManager, chunk: int) -> i
     """
     limit = manager.config.max_seq_len
     wanted = request.max_length
-    if wanted <= limit and manager.fits_alone(wanted - 1, chunk):
+    if wanted <= limit and manager.plan.fits_alone(wanted - 1):
         return wanted
-    if not request.run_to_capacity:
-        facts = f"max_seq_len={limit}" if wanted > limit else manager.shortfall_alone(wanted - 1, chunk)
-        raise RequestTooLong(
-            f"request {request.request_id!r}: {request.num_prompt_tokens} prompt tokens and max_tokens="
-            f"{request.max_tokens} make {wanted} tokens, which can never fit: {facts}",
-            request_id=request.request_id,
-            prompt_tokens=request.num_prompt_tokens,
-            max_tokens=request.max_tokens,
-            max_seq_len=limit,
-        )
-    fitting, beyond = 1, min(wanted, limit) + 1
-    while beyond - fitting > 1:
-        middle = (fitting + beyond) // 2
-        if manager.fits_alone(middle - 1, chunk):
-            fitting = middle
-        else:
-            beyond = middle
-    return fitting
+    if request.run_to_capacity:
+        return min(wanted, limit, manager.plan.longest_alone() + 1)
+    facts = f"max_seq_len={limit}" if wanted > limit else manager.plan.shortfall_alone(wanted - 1)
+    raise RequestTooLong(
+        f"request {request.request_id!r}: {request.num_prompt_tokens} prompt tokens and max_tokens="
+        f"{request.max_tokens} make {wanted} tokens, which can never fit: {facts}",
+        request_id=request.request_id,
+        prompt_tokens=request.num_prompt_tokens,
+        max_tokens=request.max_tokens,
+        max_seq_len=limit,
+    )

@@ -77,7 +77,7 @@ class PrefillDraft:
             wanted,
             self._view.align,
             price=lambda at: self.quote.add(rows, np.array([at], dtype=np.int64)),
-            can_wait=lambda at: not is_alone and self._view.manager.fits_alone(at, at - start),
+            can_wait=lambda at: not is_alone and self._view.manager.plan.chunk_fits_alone(start, at),
         )
         if end is None:
             self._note(request_id, "pages", self.quote.shortage)
@@ -97,15 +97,16 @@ class PrefillDraft:
             if self._budget.seats <= 0:
                 self._note(waiting.request.request_id, "seats")
                 return
-            if self._must_defer(waiting):
+            reused = self._view.manager.lookup(waiting.candidate)
+            if self._must_defer(waiting, reused):
                 self.deferred.append(waiting.request.request_id)
-            elif not self._admit(waiting):
+            elif not self._admit(waiting, reused):
                 return
 
-    def _admit(self, waiting: Waiting) -> bool:
+    def _admit(self, waiting: Waiting, start: int) -> bool:
         """Plan a waiting request's first chunk; False when it, and so all behind it, must wait."""
         view, candidate, request_id = self._view, waiting.candidate, waiting.request.request_id
-        start, goal = candidate.reused, candidate.num_tokens
+        goal = candidate.num_tokens
         wanted = chunk_end(start, goal, self._most_tokens(), view.align)
         if wanted == start:
             return self._note(request_id, "tokens")
@@ -120,7 +121,7 @@ class PrefillDraft:
             wanted,
             view.align,
             price=lambda at: self.quote.admit(candidate, at),
-            can_wait=lambda at: is_busy and view.manager.fits_alone(at, at - start),
+            can_wait=lambda at: is_busy and view.manager.plan.chunk_fits_alone(start, at),
         )
         if end is None:
             return self._note(request_id, "pages", self.quote.shortage)
@@ -159,9 +160,8 @@ class PrefillDraft:
         most = view.sequences.max_length[self._active] - 1
         return np.concatenate((now[self._active], added)), np.concatenate((most, added_most))
 
-    def _must_defer(self, waiting: Waiting) -> bool:
-        candidate = waiting.candidate
-        return self._shares() and self._owners.is_computing(waiting.request, candidate.tokens, candidate.reused)
+    def _must_defer(self, waiting: Waiting, reused: int) -> bool:
+        return self._shares() and self._owners.is_computing(waiting.request, waiting.candidate.tokens, reused)
 
     def _own(self, row: int, goal: int) -> None:
         if self._shares():

@@ -88,8 +88,10 @@ class Scheduler:
         if request_id in self._rows or request_id in self._queue:
             raise ConfigError(f"request_id={request_id!r} is in use", field="request_id", value=request_id)
         check_tokens(request, self._model)
-        max_length = reachable_length(request, self._manager, self._view.align)
+        max_length = reachable_length(request, self._manager)
         self._queue.check_room()
+        if max_length <= request.num_prompt_tokens:
+            return self._refuse(request, now)
         candidate = self._manager.candidate(
             request.prompt,
             ReuseScope(lora_id=request.lora_id, salt=request.salt, lora_version=request.lora_version),
@@ -98,8 +100,6 @@ class Scheduler:
         waiting = Waiting(request, candidate, self._num_submitted, max_length, Phase.WAITING, Milestones())
         self._num_submitted += 1
         self._counters.submitted += 1
-        if max_length <= request.num_prompt_tokens:
-            return self._end_waiting(waiting, FinishReason.CAPACITY, now)
         self._queue.push(request_id, queue_key(self.config.policy, request, waiting.order), waiting)
         return None
 
@@ -242,6 +242,19 @@ class Scheduler:
         del self._rows[output.request_id]
         self._counters.finished += 1
         return output
+
+    def _refuse(self, request: Request, now: float) -> RequestOutput:
+        """End a request that cannot begin: its prompt alone is too long to be a cache candidate."""
+        check_move(Phase.WAITING, Phase.FINISHED)
+        self._counters.submitted += 1
+        self._counters.finished += 1
+        return RequestOutput(
+            request_id=request.request_id,
+            prompt=request.prompt,
+            tokens=np.zeros(0, dtype=np.int32),
+            finish_reason=FinishReason.CAPACITY,
+            timing=Timing(arrival_s=request.arrival_s, admitted_s=None, first_token_s=None, finished_s=now),
+        )
 
     def _end_waiting(self, waiting: Waiting, reason: FinishReason, now: float) -> RequestOutput:
         check_move(waiting.phase, Phase.FINISHED)
