@@ -78,6 +78,8 @@ class Paging:
             groups=groups,
             logit_positions=np.arange(sum(lengths), dtype=np.int64),
         )
+        for array in (step.token_ids, step.positions, step.cu_seqlens, step.rows, step.logit_positions):
+            array.flags.writeable = False
         logits = torch.as_tensor(self.engine.forward(step))
         for group, slot in borrowed:
             group.release(slot)
@@ -104,7 +106,7 @@ class Paging:
                 ):
                     arena[row, block] = group.free.pop()
         if not any(scratch):
-            return GroupTables(arena)
+            return GroupTables(_read_only(arena))
         tables = np.full((len(group.locations), len(rows), MAX_BLOCKS), -1, np.int32)
         for i, row in enumerate(rows.tolist()):
             for loc in group.locations:
@@ -112,7 +114,7 @@ class Paging:
                 pool = group.pools[loc.pool]
                 tables[loc.index, i, own] = arena[row, own] * pool.sub_pages + loc.sub_page
             self._lend_scratch(group, scratch[i], tables[:, i], borrowed)
-        return GroupTables(arena, tables)
+        return GroupTables(_read_only(arena), _read_only(tables))
 
     def _lend_scratch(
         self, group: Group, blocks: list[int], table: np.ndarray, borrowed: list[tuple[Group, int]]
@@ -135,6 +137,12 @@ class Paging:
                 if arena[row, block] >= 0:
                     group.release(int(arena[row, block]))
                     arena[row, block] = -1
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _lay_out(g: int, group: Group, pools: list[PoolMemory], rng: np.random.Generator) -> None:

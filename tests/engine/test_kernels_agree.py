@@ -29,9 +29,10 @@ def scene(*, heads: int, kv_heads: int, dim: int, value_dim: int, block: int, dt
     total = sum(lengths)
     width = -(-160 // block)
     pages = 3 * width
-    keys = torch.full((pages, kv_heads, dim, block), float("nan"), dtype=dtype)
-    values = torch.full((pages, kv_heads, block, value_dim), float("nan"), dtype=dtype)
-    table = np.random.default_rng(0).permutation(pages).astype(np.int32).reshape(3, width)
+    keys = torch.full((pages + 1, kv_heads, dim, block), float("nan"), dtype=dtype)
+    values = torch.full((pages + 1, kv_heads, block, value_dim), float("nan"), dtype=dtype)
+    # Page 0 belongs to nobody: whoever takes -1 for an index or clamps it to 0 finds NaN.
+    table = 1 + np.random.default_rng(0).permutation(pages).astype(np.int32).reshape(3, width)
     for row, start in enumerate(starts):
         for position in range(start):
             page = table[row, position // block]

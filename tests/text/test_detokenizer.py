@@ -74,6 +74,14 @@ def test_random_valid_streams_equal_the_whole_decode() -> None:
             assert "".join(stream(tokenizer, tokens)) == tokenizer.decode(tokens)
 
 
+def test_window_holds_a_character_that_its_library_cannot_finish_yet() -> None:
+    detokenizer = WindowDetokenizer(lambda tokens: bytes(tokens).decode("utf-8", errors="replace"), frozenset(), {})
+    out = [detokenizer.push([byte]) for byte in "é👩!".encode()]
+    assert out == ["", "é", "", "", "", "👩", "!"]
+    assert detokenizer.push([0xC3]) == ""
+    assert detokenizer.flush() == "\ufffd"
+
+
 def test_window_decodes_a_bounded_number_of_tokens_per_token() -> None:
     decoded = 0
 

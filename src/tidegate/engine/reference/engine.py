@@ -56,6 +56,11 @@ class ReferenceEngine:
         return int(self._model.config.get_text_config().vocab_size)
 
     @property
+    def max_positions(self) -> int:
+        """Positions the model was made for; beyond them it computes, but was never trained."""
+        return int(self._model.config.get_text_config().max_position_embeddings)
+
+    @property
     def dtype(self) -> str:
         """What keys, values and weights are kept in: ``float32`` or ``bfloat16``."""
         return str(self._model.dtype).removeprefix("torch.")
@@ -85,10 +90,10 @@ class ReferenceEngine:
         try:
             with torch.inference_mode():
                 result = self._model(
-                    input_ids=torch.from_numpy(step.token_ids).unsqueeze(0),
-                    position_ids=torch.from_numpy(step.positions).unsqueeze(0),
+                    input_ids=torch.tensor(step.token_ids).unsqueeze(0),
+                    position_ids=torch.tensor(step.positions).unsqueeze(0),
                     use_cache=False,
-                    logits_to_keep=torch.from_numpy(step.logit_positions),
+                    logits_to_keep=torch.tensor(step.logit_positions),
                     tidegate=attention,
                 )
         except (RuntimeError, IndexError) as error:
