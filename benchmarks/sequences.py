@@ -56,7 +56,7 @@ def prefill(manager: KVCacheManager, tokens: Sequence[Int32Array], chunk: int = 
     quote = manager.quote()
     for one in tokens:
         candidate = manager.candidate(one)
-        assert quote.admit(candidate, min(len(one), candidate.reused + chunk)), quote.shortage
+        assert quote.admit(candidate, min(len(one), manager.lookup(candidate) + chunk)), quote.shortage
     with manager.reserve(quote) as reservation:
         reservation.dispatch()
         reservation.keep()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib.metadata import version as version_of
 from typing import Annotated
@@ -65,6 +66,8 @@ def _tidegate(
 
 
 def _open_model(settings: ModelSettings) -> ServedModel:
+    # Before torch is imported: threads that spin while they wait starve each other on a machine that is not ours alone.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # Here, because it imports torch: help and bad flags must answer at once.
     from tidegate.cli.runtime_model import RuntimeModel
 

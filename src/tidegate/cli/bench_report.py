@@ -12,7 +12,7 @@ from tidegate.cli.scratch_example import ScratchExample
 from tidegate.cli.settings import ModelSettings
 from tidegate.report import Cell, Table, draw_pages
 
-_PLAIN = "computed from the same steps by the ranges of each group's life cycle, every block owning a page"
+_PLAIN = "computed from the same steps by the formula for scratch ranges: every scratch block would own a page"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,17 @@ class BenchReport:
         """Return what is printed: throughput, latencies, pages."""
         return [self._throughput(), self._latencies(), *([self._pages()] if self.statistics.groups else [])]
 
-    def example_line(self) -> str:
-        """Say what scratch does to one long chunk, as two managers without memory just counted it."""
+    def notes(self) -> list[str]:
+        """Return what the tables need said: where the second number of pages is from, and what scratch does elsewhere.
+
+        The example is counted now, by two managers without memory.
+        """
         one = self.example
-        return (
+        example = (
             f"Example: {one.layers} windowed layers, a {one.tokens}-token prompt in one step, W={one.window}, "
             f"B={one.block}: {one.slots(scratch=True)} slots instead of {one.slots(scratch=False)}"
         )
+        return [*([f"* {_PLAIN}"] if self.statistics.groups else []), example]
 
     def json(self) -> str:
         """Return everything as JSON."""
@@ -105,10 +109,10 @@ class BenchReport:
             )
             for group in self.statistics.groups
         )
-        with_scratch = "with scratch" if self.settings.scratch else "scratch is off"
+        measured = "with scratch" if self.settings.scratch else "scratch is off"
         return Table(
             "Peak pages per layer group",
-            ("group", "layers", with_scratch, "without scratch*", "saved (%)"),
+            ("group", "layers", measured, "without scratch*", "saved (%)"),
             rows,
         )
 

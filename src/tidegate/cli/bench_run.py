@@ -37,7 +37,7 @@ class BenchRun:
             report = self._measure(open_model, lines)
             for table in report.tables():
                 show_table(table, sys.stdout)
-            print(report.example_line())
+            print(*report.notes(), sep="\n")
             if figure_file:
                 figure_file.write(report.figure())
             if record_file:
