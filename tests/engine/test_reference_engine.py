@@ -90,8 +90,31 @@ def test_a_block_to_write_without_a_page_is_refused(ready: tuple[Paging, Recordi
     with pytest.raises(EngineError, match="no page"):
         recording.engine.forward(dataclasses.replace(recording.step, groups=groups))
     narrow = (GroupTables(recording.step.groups[0].slots[:, :1]), *recording.step.groups[1:])
-    with pytest.raises(EngineError, match="its row has 1"):
+    with pytest.raises(EngineError, match=r"its row has 1$"):
         recording.engine.forward(dataclasses.replace(recording.step, groups=narrow))
+
+
+def test_tables_that_point_outside_are_refused(ready: tuple[Paging, Recording]) -> None:
+    _, recording = ready
+    step = recording.step
+    assert step is not None
+    beyond = step.groups[1].slots.copy()
+    beyond[0, 0] = 10_000
+    with pytest.raises(EngineError, match="beyond its pool"):
+        recording.engine.forward(dataclasses.replace(step, groups=(step.groups[0], GroupTables(beyond))))
+    with pytest.raises(EngineError, match=r"rows \[0 8\]"):
+        recording.engine.forward(dataclasses.replace(step, rows=np.array([0, 8])))
+    with pytest.raises(EngineError, match="1 page tables for 2"):
+        recording.engine.forward(dataclasses.replace(step, groups=step.groups[:1]))
+    per_layer = GroupTables(beyond, np.zeros((3, 2, 64), np.int32))
+    with pytest.raises(EngineError, match="per-layer tables of shape"):
+        recording.engine.forward(dataclasses.replace(step, groups=(step.groups[0], per_layer)))
+
+
+def test_logits_may_be_changed_in_place(ready: tuple[Paging, Recording]) -> None:
+    logits = ready[0].step([(0, np.array([9]))])
+    logits[:, 0] = float("-inf")
+    assert logits.argmax() != 0
 
 
 @pytest.mark.parametrize(

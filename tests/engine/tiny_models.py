@@ -90,4 +90,6 @@ def tiny_model(
         for name, parameter in model.named_parameters():
             if name.endswith("sinks"):
                 parameter.normal_(0.0, 2.0)
+            elif name.endswith("proj.bias"):
+                parameter.normal_(0.0, 0.2)
     return model.eval()

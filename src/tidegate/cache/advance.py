@@ -8,7 +8,7 @@ from tidegate.base import Closed, Int32Array, Int64Array, InternalError, Retenti
 from tidegate.cache.moves import Move, Mover
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.ranges import scratch, stale
-from tidegate.cache.sequences import NEVER, Mode, SequenceTable
+from tidegate.cache.sequences import NEVER, Cursors, Mode, SequenceTable
 from tidegate.cache.tables import GroupRows
 
 
@@ -63,6 +63,7 @@ class Settler:
         sequences.history[rows] = histories
         sequences.settled[rows] = settled
         if sequences.max_open > 1:
+            sequences.begins[rows, :-1] = sequences.begins[rows, 1:]
             sequences.ends[rows, :-1] = sequences.ends[rows, 1:]
         sequences.num_open[rows] -= 1
         mode = sequences.mode[rows]
@@ -86,7 +87,9 @@ class Settler:
         for group in self._windowed:
             rule = group.group.rule
             assert rule.window is not None
-            begin, end = (self._stale_end(settled, group) for settled in (old, new))
+            end = self._stale_end(new, group)
+            sinks = np.minimum(-(-new // rule.block_tokens), rule.sink_blocks)
+            begin = np.maximum(self._stale_end(old, group), sinks)
             counts = end - begin
             total = int(counts.sum())
             if total:
@@ -116,16 +119,14 @@ class Settler:
 
     def _settle_one(self, row: int, history: int) -> None:
         sequences = self._sequences
-        cursors, allowed = sequences.cursors(row), sequences.allowed(row)
-        settled = int(sequences.settled[row])
-        in_prefill = cursors[0] < sequences.prompt_len[row] and history <= sequences.prompt_len[row]
+        old = sequences.cursors(row)
+        in_prefill = old.history < sequences.prompt_len[row] and history <= sequences.prompt_len[row]
         if history >= sequences.next_publish[row]:
             self._publisher.publish(row, history)
-        if in_prefill and history > cursors[0]:
+        if in_prefill and history > old.history:
             self._publisher.checkpoint_chunk(row, history)
         self._drop_snapshots(row, history)
-        new_settled = self.settled_at(row, history)
-        self._apply(Move(row, history, new_settled, cursors[2:], allowed[1:]), (settled, cursors, allowed))
+        self._apply(Move(row, Cursors(history, self.settled_at(row, history), old.steps[1:])))
         mode = sequences.mode[row]
         if mode in (Mode.FULL, Mode.PLANNED):
             sequences.mode[row] = Mode.READY
@@ -148,9 +149,9 @@ class Settler:
                 self._rows[group].pool.unlock(np.array([page], np.int32), int(self._sequences.retention[row]))
             pending.remove((position, pages))
 
-    def _apply(self, move: Move, old: tuple[int, list[int], list[bool]]) -> None:
+    def _apply(self, move: Move) -> None:
         sequences, row = self._sequences, move.row
-        self._mover.diff(move, old)
+        self._mover.diff(move)
         if move.acquire:
             raise InternalError("settling would need pages", row=row, blocks=move.acquire)
         retention = int(sequences.retention[row])
@@ -159,13 +160,7 @@ class Settler:
         for group, change in move.scratch:
             rows = self._rows[group]
             rows.pool.unlock(rows.cut_scratch(row, int(rows.num_scratch[row]) + change))
-        sequences.history[row] = move.history
-        sequences.settled[row] = move.settled
-        sequences.num_open[row] = len(move.ends)
-        sequences.ends[row, : len(move.ends)] = move.ends
-        sequences.scratch_ok[row, : len(move.ends)] = move.allowed
-        sequences.scratch_ok[row, len(move.ends) :] = True
-        sequences.capacity[row] = move.ends[-1] if move.ends else move.history
+        sequences.set_cursors(row, move.cursors)
         self.refresh(row)
 
     def refresh(self, row: int) -> None:
@@ -209,7 +204,7 @@ class Settler:
         if self._has_state and 0 < history < current:
             self._restore_state(row, history)
         sequences.last_checkpoint[row] = min(int(sequences.last_checkpoint[row]), history)
-        self._apply(Move(row, history, settled, [], []), (settled, [current], []))
+        self._apply(Move(row, Cursors(history, settled, [])))
         sequences.border[row] = -1
         sequences.known[row] = keep
 
@@ -247,21 +242,28 @@ class Settler:
     def check_settle(self, row: int, history: int) -> None:
         """A step whose scratch holds part of what would be kept cannot end there."""
         sequences = self._sequences
-        cursors = sequences.cursors(row)
-        if history in (cursors[0], cursors[1]):
+        begin, end = int(sequences.history[row]), int(sequences.ends[row, 0])
+        if history == end:
+            return
+        if sequences.num_open[row] > 1 and history < end - self._rewind:
+            raise StateError(
+                f"row {row} cannot settle at {history}: later steps are open, and only {self._rewind} positions of "
+                f"the one ending at {end} can be taken back"
+            )
+        if history == begin:
             return
         if self._has_state:
-            raise StateError(f"row {row} has state layers: its step can settle at {cursors[0]} or {cursors[1]} only")
+            raise StateError(f"row {row} has state layers: its step can settle at {begin} or {end} only")
         settled = self.settled_at(row, history)
         if not sequences.scratch_ok[row, 0]:
             return
         for group in self._windowed:
             block = group.group.block_tokens
-            begin, end = scratch(cursors[0], cursors[1], group.group.rule)
-            kept = min(end, -(-history // block))
+            first, last = scratch(int(sequences.begins[row, 0]), end, group.group.rule)
+            kept = min(last, -(-history // block))
             gone = stale(settled, group.group.rule)
-            if begin < kept and not (gone[0] <= begin and kept <= gone[1]):
+            if first < kept and not (gone[0] <= first and kept <= gone[1]):
                 raise StateError(
-                    f"row {row} cannot settle at {history}: blocks {begin} … {kept - 1} of group {group.group.group_id} "
+                    f"row {row} cannot settle at {history}: blocks {first} … {kept - 1} of group {group.group.group_id} "
                     f"were scratch; only the last {self._rewind} positions of a step can be taken back"
                 )

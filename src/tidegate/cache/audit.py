@@ -64,7 +64,8 @@ def _audit_rows(core: CacheCore, rows: GroupRows, group: int, locks: np.ndarray[
             continue
         _require(len(np.unique(pages)) == len(pages), f"{where}: one page for two blocks")
         slots = rows.slots[row]
-        _require((slots[have] == rows.pool.slot[pages]).all(), f"{where}: the slot row disagrees with the page record")
+        lent = rows.pool.slot[pages] < 0 if not exact else np.zeros(len(pages), np.bool_)
+        _require((lent | (slots[have] == rows.pool.slot[pages])).all(), f"{where}: the slot row disagrees with the page record")
         _require(int((slots >= 0).sum()) <= len(have), f"{where}: the slot row has more entries than the record")
         locks[pages] += 1
         held = rows.scratch[row]
@@ -74,15 +75,17 @@ def _audit_rows(core: CacheCore, rows: GroupRows, group: int, locks: np.ndarray[
             _require((rows.pool.refs[held] == 0).all(), f"{where}: a scratch page is cached")
         _require(scratch == rows.num_scratch[row], f"{where}: {scratch} scratch slots, counted {rows.num_scratch[row]}")
         owned += len(have) + scratch
-        cursors, allowed = sequences.cursors(row), sequences.allowed(row)
+        cursors = sequences.cursors(row)
+        chain = [cursors.settled, cursors.history, *(step.end for step in cursors.steps)]
         _require(
-            sequences.settled[row] <= cursors[0] and cursors == sorted(cursors) and cursors[-1] == sequences.capacity[row],
-            f"{where}: cursors {int(sequences.settled[row])} {cursors} {int(sequences.capacity[row])} are out of order",
+            chain == sorted(chain) and cursors.capacity == sequences.capacity[row],
+            f"{where}: cursors {chain} and capacity {int(sequences.capacity[row])} are out of order",
         )
         if exact:
-            expected = [b for run in live(int(sequences.settled[row]), cursors, allowed, rows.group.rule) for b in range(*run)]
+            runs = live(cursors.settled, cursors.capacity, cursors.steps, rows.group.rule)
+            expected = [block for run in runs for block in range(*run)]
             _require(have.tolist() == expected, f"{where}: owns blocks {have.tolist()}, should own {expected}")
-            need = scratch_need(cursors, allowed, rows.group.rule)
+            need = scratch_need(cursors.steps, rows.group.rule)
             _require(scratch == need, f"{where}: owns {scratch} scratch slots, should own {need}")
     if exact:
         _require(owned == rows.owned, f"group {group}: {owned} pages owned, counted {rows.owned}")
@@ -101,8 +104,9 @@ def _audit_tree(core: CacheCore, refs: list[np.ndarray[tuple[int, ...], np.dtype
                 for i, rows in enumerate(tree.full):
                     pages = node.pages[i]
                     refs[rows.group.pool_group][pages] += 1
-                    owner = rows.pool.owner[pages]
-                    _require((owner == node.index).all(), "a cached page does not know its node")
+                    for page in pages[rows.pool.owner[pages] != node.index].tolist():
+                        holders = tree.holders(rows.pool, rows.group.pool_group, page)
+                        _require(node in holders, "a cached page does not know its node")
             for checkpoint in node.checkpoints or ():
                 _require(checkpoint.alive and node in checkpoint.nodes, "a node lists a dead checkpoint")
                 checkpoints[id(checkpoint)] = checkpoint
@@ -132,6 +136,6 @@ def _audit_node(core: CacheCore, node: Node) -> None:
         tokens = (len(node.data) + len(node.tail)) // 4
         blocks = -(-tokens // rows.group.block_tokens)
         _require(len(node.pages[i]) == blocks, f"a node of {tokens} tokens has {len(node.pages[i])} pages")
-    if not tree.full and not node.children:
+    if not tree.full and not node.children and node not in core.sequences.attach:
         _require(bool(node.checkpoints), "a node that nothing needs is kept")
 

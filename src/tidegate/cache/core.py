@@ -71,7 +71,7 @@ class CacheCore:
         self._version = 0
 
     def _plain_growth(self) -> int:
-        """Longest step that never has scratch: none ends before ``W + R - 1 + B`` more positions."""
+        """Longest step that never has scratch: that takes ``W + R - 1 + B`` positions or more."""
         limits = [
             rule.window + rule.max_rewind_len + rule.block_tokens - 2
             for rule in (group.rule for group in self.grouping.groups)
@@ -132,6 +132,9 @@ class CacheCore:
         if candidate.declared:
             self.publisher.declared[row] = frozenset(candidate.declared)
         self.settler.refresh(row)
+
+    def count_admission(self, candidate: Candidate) -> None:
+        """Count a request that runs for good, once."""
         self.counters.count_admission(candidate, self.unit)
 
     def _allow_publishing(self, row: int, candidate: Candidate, published: int) -> None:
@@ -172,7 +175,9 @@ class CacheCore:
         self.publisher.declared.pop(row, None)
         self.publisher.at_end.discard(row)
         self.scopes.pop(row, None)
+        attached = self.sequences.attach[row]
         self.sequences.clear_row(row)
+        self.tree.prune(attached)
 
     def suspend_row(self, row: int) -> Candidate:
         """Give back everything of a row; return its tokens as a candidate that resumes it."""

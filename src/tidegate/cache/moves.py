@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from tidegate.base import Retention
 from tidegate.cache.candidate import Candidate
-from tidegate.cache.ranges import Range, ceil_div, live, scratch_need, subtract
-from tidegate.cache.sequences import SequenceTable
+from tidegate.cache.ranges import OpenStep, Range, ceil_div, live, scratch_need, subtract
+from tidegate.cache.sequences import Cursors, SequenceTable
 from tidegate.cache.tables import GroupRows
 
 GroupRun = tuple[int, Range]
@@ -19,15 +19,14 @@ GroupRun = tuple[int, Range]
 
 @dataclass(slots=True)
 class Move:
-    """``row`` goes to cursors ``[H, *ends]``. ``acquire``/``release`` are runs of blocks, ``copies`` blocks to replace by a
-    private copy, ``scratch[g]`` the change in scratch slots, ``snapshots`` the state groups that copy their page after
-    the step. ``row`` is -1 until a candidate gets one; its match gives the pages it starts with."""
+    """``row`` goes to ``cursors``. ``acquire``/``release`` are runs of blocks, ``copies`` blocks to replace by a private
+    copy, ``scratch`` changes in scratch slots, ``snapshots`` the state groups that copy their page after the step.
+
+    ``row`` is -1 until a candidate gets one; its match gives the pages it starts with.
+    """
 
     row: int
-    history: int
-    settled: int
-    ends: list[int]
-    allowed: list[bool]
+    cursors: Cursors
     acquire: list[GroupRun] = field(default_factory=list)
     release: list[GroupRun] = field(default_factory=list)
     copies: list[tuple[int, int]] = field(default_factory=list)
@@ -38,7 +37,12 @@ class Move:
     @property
     def start(self) -> int:
         """First position the planned step computes."""
-        return self.ends[-2] if len(self.ends) > 1 else self.history
+        return self.cursors.steps[-1].begin if self.cursors.steps else self.cursors.history
+
+    @property
+    def end(self) -> int:
+        """The last cursor."""
+        return self.cursors.capacity
 
     def needs(self, rows: list[GroupRows], num_pool_groups: int) -> list[int]:
         """Fresh pages per pool group."""
@@ -66,51 +70,43 @@ class Mover:
 
     def extend(self, row: int, capacity: int) -> Move:
         """Append an open step that ends at ``capacity``."""
-        cursors = self._sequences.cursors(row)
-        allowed = self._sequences.allowed(row)
-        return self._move(row, cursors, int(self._sequences.settled[row]), ([*cursors[1:], capacity], [*allowed, True]))
+        old = self._sequences.cursors(row)
+        return self.complete(Move(row, old._replace(steps=[*old.steps, OpenStep(old.capacity, capacity)])))
 
     def retarget(self, row: int, capacity: int) -> Move:
         """Move the end of the planned step to ``capacity``; at its start it ceases to be."""
-        cursors = self._sequences.cursors(row)
-        allowed = self._sequences.allowed(row)
-        ends, flags = [*cursors[1:-1], capacity], allowed
-        if capacity == cursors[-2]:
-            ends, flags = ends[:-1], flags[:-1]
-        return self._move(row, cursors, int(self._sequences.settled[row]), (ends, flags))
+        old = self._sequences.cursors(row)
+        planned = old.steps[-1]._replace(end=capacity)
+        steps = [*old.steps[:-1], planned] if capacity > planned.begin else old.steps[:-1]
+        return self.complete(Move(row, old._replace(steps=steps)))
 
     def complete(self, move: Move) -> Move:
         """Fill in what ``move`` takes and gives, from the row's cursors to the ones it states."""
-        row = move.row
-        self.diff(move, (int(self._sequences.settled[row]), self._sequences.cursors(row), self._sequences.allowed(row)))
-        if move.ends:
+        self.diff(move)
+        if move.cursors.steps:
             self._private_writes(move)
-            self._plan_snapshots(move, int(self._sequences.prompt_len[row]))
+            self._plan_snapshots(move, int(self._sequences.prompt_len[move.row]))
         return move
 
-    def _move(self, row: int, cursors: list[int], settled: int, target: tuple[list[int], list[bool]]) -> Move:
-        return self.complete(Move(row, cursors[0], settled, *target))
-
-    def diff(self, move: Move, old: tuple[int, list[int], list[bool]]) -> None:
-        """Fill in the blocks and scratch slots by which the new cursors differ from the old ones."""
-        old_settled, old_cursors, old_allowed = old
-        cursors = [move.history, *move.ends]
+    def diff(self, move: Move) -> None:
+        """Fill in the blocks and scratch slots by which the new cursors differ from the row's."""
+        old, new = self._sequences.cursors(move.row), move.cursors
         for group, rows in enumerate(self._rows):
             rule = rows.group.rule
             if rule.window is None:
-                before = ceil_div(old_cursors[-1], rule.block_tokens)
-                after = ceil_div(cursors[-1], rule.block_tokens)
+                before = ceil_div(old.capacity, rule.block_tokens)
+                after = ceil_div(new.capacity, rule.block_tokens)
                 if after > before:
                     move.acquire.append((group, (before, after)))
                 elif after < before:
                     move.release.append((group, (after, before)))
                 continue
-            old_runs = live(old_settled, old_cursors, old_allowed, rule)
-            new_runs = live(move.settled, cursors, move.allowed, rule)
+            old_runs = live(old.settled, old.capacity, old.steps, rule)
+            new_runs = live(new.settled, new.capacity, new.steps, rule)
             move.acquire.extend((group, run) for run in subtract(new_runs, old_runs))
             move.release.extend((group, run) for run in subtract(old_runs, new_runs))
             if rule.scratch_per_slot:
-                change = scratch_need(cursors, move.allowed, rule) - int(rows.num_scratch[move.row])
+                change = scratch_need(new.steps, rule) - int(rows.num_scratch[move.row])
                 if change:
                     move.scratch.append((group, change))
 
@@ -118,15 +114,14 @@ class Mover:
         """Start a sequence at its match, its first step ending at ``capacity``."""
         match = candidate.match
         history = match.reused
-        steps = [capacity] if capacity > history else []
-        move = Move(-1, history, history, steps, [True] * len(steps), candidate=candidate)
-        cursors = [history, *steps]
+        steps = [OpenStep(history, capacity)] if capacity > history else []
+        move = Move(-1, Cursors(history, history, steps), candidate=candidate)
         for group, rows in enumerate(self._rows):
             rule = rows.group.rule
             have = [(first, first + len(pages)) for first, pages in match.held[group]] if match.held else []
-            runs = live(history, cursors, move.allowed, rule)
+            runs = live(history, capacity, steps, rule)
             move.acquire.extend((group, run) for run in subtract(runs, have))
-            need = scratch_need(cursors, move.allowed, rule)
+            need = scratch_need(steps, rule)
             if need:
                 move.scratch.append((group, need))
             if steps and history % rule.block_tokens:
@@ -148,10 +143,10 @@ class Mover:
 
     def _plan_snapshots(self, move: Move, prompt_len: int) -> None:
         """A prefill chunk whose end becomes a checkpoint copies each state page there."""
-        end = move.ends[-1]
+        end = move.end
         if not self._has_state or end > prompt_len or not self._every or end % self._unit:
             return
-        last = int(self._sequences.last_checkpoint[move.row]) if move.row >= 0 else move.history
+        last = int(self._sequences.last_checkpoint[move.row]) if move.row >= 0 else move.cursors.history
         if end - last >= self._every:
             move.snapshots.extend(
                 group for group, rows in enumerate(self._rows) if rows.group.retention is Retention.STATE

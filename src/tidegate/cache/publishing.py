@@ -31,8 +31,11 @@ class Publisher:
         limit = int(sequences.publish_limit[row])
         target = min(history, limit) // unit * unit
         if target > sequences.published[row]:
-            if sequences.leaf[row] is None:
+            leaf = sequences.leaf[row]
+            if leaf is None:
                 self._descend(row, target)
+            else:
+                leaf.tree.version += 1
             sequences.published[row] = target
         sequences.next_publish[row] = target + unit if target + unit <= limit else NEVER
 
@@ -122,9 +125,9 @@ class Publisher:
         if position:
             self.checkpoint(row, position)
 
-    def checkpoint(self, row: int, position: int) -> None:
-        """Keep the pages that make ``position`` reusable, if the row still has all of them."""
-        node = self._locate(row, position)
+    def checkpoint(self, row: int, position: int, node: Node | None = None) -> None:
+        """Keep the pages that make ``position`` (in ``node``) reusable, if the row still has all of them."""
+        node = node or self._locate(row, position)
         if node is None or any(c.position == position and c.home is node for c in node.checkpoints or ()):
             return
         windows: list[Held] = []
@@ -171,7 +174,9 @@ class Publisher:
         node = self._attachment(row)
         while node.parent is not None and node.end > self._sequences.published[row]:
             node = node.parent
+        left = self._sequences.attach[row]
         self._sequences.attach[row] = node
+        self._tree.prune(left)
 
     def state_pages(self, row: int, position: int) -> dict[int, int] | None:
         """Pages of a kept snapshot at ``position`` of this sequence, by group."""
@@ -203,14 +208,16 @@ class Publisher:
             return
         self.publish(row, history)
         self.close_leaf(row)
-        published = int(sequences.published[row])
-        if history > published and not (self._tails and self._publish_tail(row, history)):
-            history = published
+        node = None
+        if history > sequences.published[row]:
+            node = self._publish_tail(row, history) if self._tails else None
+            if node is None:
+                history = int(sequences.published[row])
         if self._tree.special and history:
             pending = self.pending_snapshots.setdefault(row, [])
             own = self._own_state(row) if history == sequences.history[row] else {}
             pending.append((history, own))
-            self.checkpoint(row, history)
+            self.checkpoint(row, history, node)
             pending.pop()
 
     def _own_state(self, row: int) -> dict[int, int]:
@@ -221,23 +228,27 @@ class Publisher:
             if rows.group.retention is Retention.STATE and rows.pages[row, 0] >= 0
         }
 
-    def _publish_tail(self, row: int, history: int) -> bool:
+    def _publish_tail(self, row: int, history: int) -> Node | None:
+        """Publish the last partial unit; return the node that holds it, be it ours or an older one."""
         sequences, tree = self._sequences, self._tree
         begin = int(sequences.published[row])
         node = self._locate(row, begin) if begin else self._attachment(row)
+        if node is None:
+            return None
         tail = sequences.tokens[row, begin:history].tobytes()
-        if node is None or node.end != begin or tree.shares(node, tail):
-            return False
+        if node.end > begin:
+            if common_tokens(tail, node.data[(begin - node.start) * TOKEN_BYTES :]) * TOKEN_BYTES == len(tail):
+                return node
+            node = tree.split(node, begin)
+        older = tree.holder_of_tail(node, tail)
+        if older is not None:
+            return older
         if node.tail or node.parent is None:
             node = tree.add_node(node, begin, -1, tail)
-        node.tail = tail
-        for i, rows in enumerate(tree.full):
+        pages = []
+        for rows in tree.full:
             block = rows.group.block_tokens
-            pages = rows.pages[row, begin // block : -(-history // block)].copy()
-            rows.pool.cache(pages, node.index, begin // block)
-            if len(node.pages) <= i:
-                node.pages.append(_NO_PAGES)
-            node.pages[i] = np.concatenate([node.pages[i], pages])
-        node.tree.version += 1
+            pages.append(rows.pages[row, begin // block : -(-history // block)].copy())
+        tree.add_tail(node, tail, pages)
         sequences.attach[row] = node
-        return True
+        return node

@@ -71,14 +71,15 @@ class Quote:
         """Let each of these distinct rows' next open step end at ``capacities``; all of them, or False and nothing."""
         rows = np.asarray(rows, np.int64)
         capacities = np.asarray(capacities, np.int64)
-        self._check(rows, capacities)
+        ready = self._check(rows, capacities)
         sequences = self._state.sequences
         capacity, border = sequences.capacity[rows], sequences.border[rows]
         above = capacities > border
-        if not above.any():
+        if ready is None and not above.any():
             return self._accept([Growth(rows, capacities, _NONE, (), ())], None, rows)
         plain = (border >= 0) & (capacities - capacity <= self._state.plain_growth)
-        plain &= sequences.mode[rows] == Mode.READY
+        if ready is not None:
+            plain &= ready
         if plain.all():
             growth, needs = self._growth(rows, capacities, capacity, above)
             return self._accept([growth], needs, rows)
@@ -274,12 +275,14 @@ class Quote:
             self._taken = np.zeros(self._state.sequences.num_rows, np.bool_)
         self._taken[rows] = True
 
-    def _check(self, rows: Int64Array, capacities: Int64Array) -> None:
+    def _check(self, rows: Int64Array, capacities: Int64Array) -> BoolArray | None:
+        """Refuse misuse; return which rows append a step, or None when all do."""
         sequences = self._state.sequences
         mode = sequences.mode[rows]
         if self._taken is not None and self._taken[rows].any():
             raise StateError("a row is in this quote already")
-        good = (mode == Mode.READY) | (mode == Mode.PLANNED)
+        ready = mode == Mode.READY
+        good = ready | (mode == Mode.PLANNED)
         if not good.all():
             at = int(np.flatnonzero(~good)[0])
             row, what = int(rows[at]), Mode(int(mode[at]))
@@ -287,12 +290,14 @@ class Quote:
                 raise Closed(f"row {row} is not an active sequence")
             raise StateError(f"row {row} cannot take another open step: it is {what.name.lower()}")
         floor = sequences.capacity[rows]
-        low = (capacities < floor) & (mode == Mode.READY)
+        floor = np.where(ready, floor, sequences.begins[rows, sequences.num_open[rows] - 1])
+        low = capacities < floor
         if low.any():
             at = int(np.flatnonzero(low)[0])
             raise StateError(f"capacity={capacities[at]} of row {rows[at]} is below its last cursor {floor[at]}")
         if len(capacities) and capacities.max() > sequences.max_seq_len:
             raise RequestTooLong(f"capacity={capacities.max()} is above max_seq_len={sequences.max_seq_len}")
+        return None if ready.all() else ready
 
 
 _NONE = np.empty(0, np.int64)

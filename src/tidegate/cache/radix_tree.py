@@ -107,7 +107,7 @@ class RadixTree:
         self._trees: dict[ReuseScope, ScopeTree] = {}
         self.owners: list[Node | Checkpoint | None] = []
         self._free_owners: list[int] = []
-        self._shared: dict[tuple[int, int], set[Checkpoint]] = {}
+        self._shared: dict[tuple[int, int], set[Node | Checkpoint]] = {}
         self.num_nodes = 0
 
     # ---- reading
@@ -192,9 +192,10 @@ class RadixTree:
                     best, same = node.children[neighbour], shared
         return best, same
 
-    def shares(self, node: Node, tail: bytes) -> bool:
-        """Whether all of a partial unit is cached after ``node`` already."""
-        return self._nearest(node, tail)[1] * TOKEN_BYTES == len(tail)
+    def holder_of_tail(self, node: Node, tail: bytes) -> Node | None:
+        """Return who caches all of a partial unit after ``node`` already."""
+        holder, same = self._nearest(node, tail)
+        return holder if same * TOKEN_BYTES == len(tail) else None
 
     def subtree(self, node: Node) -> Iterator[Node]:
         """Yield a node's descendants, parents first."""
@@ -230,7 +231,7 @@ class RadixTree:
         for rows in self.full:
             block = rows.group.block_tokens
             pages = rows.pages[row, node.start // block : stop // block].copy()
-            rows.pool.cache(pages, node.index, node.start // block)
+            self._keep(rows, pages, node, node.start // block)
             node.pages.append(pages)
         node.row = -1
         sequences.leaf[row] = None
@@ -251,7 +252,7 @@ class RadixTree:
         for i, rows in enumerate(self.full):
             blocks = (at - upper.start) // rows.group.block_tokens
             pages = node.pages[i][:blocks].copy()
-            rows.pool.owner[pages] = upper.index
+            self._hand_over(rows, pages, node, upper)
             upper.pages.append(pages)
             node.pages[i] = node.pages[i][blocks:].copy()
         node.parent, node.start = upper, at
@@ -260,7 +261,17 @@ class RadixTree:
         self._split_checkpoints(upper, node, at)
         node.tree.version += 1
         self.num_nodes += 1
+        if not self.full and not node.children and not node.checkpoints:
+            self._remove(node)
         return upper
+
+    def _hand_over(self, rows: GroupRows, pages: Int32Array, old: Node, new: Node) -> None:
+        rows.pool.owner[pages] = new.index
+        if self._shared:
+            for page in pages[rows.pool.refs[pages] > 1].tolist():
+                holders = self._shared[rows.group.pool_group, page]
+                holders.discard(old)
+                holders.add(new)
 
     def _split_checkpoints(self, upper: Node, lower: Node, at: int) -> None:
         below: list[Checkpoint] = []
@@ -289,8 +300,7 @@ class RadixTree:
             sinks = checkpoint.sinks[group]
             for part, first in ((pages, ordinal), (sinks, 0)):
                 if part is not None and len(part):
-                    self._share(rows.pool, rows.group.pool_group, part, checkpoint)
-                    rows.pool.cache(part, checkpoint.index, first)
+                    self._keep(rows, part, checkpoint, first)
         checkpoint.home = node
         first_position = self._first_position(checkpoint)
         reached: Node | None = node
@@ -301,14 +311,50 @@ class RadixTree:
             reached = reached.parent
         node.tree.version += 1
 
-    def _share(self, pool: PagePool, pool_group: int, pages: Int32Array, checkpoint: Checkpoint) -> None:
-        """Remember every holder of pages that an older checkpoint keeps already."""
+    def _keep(self, rows: GroupRows, pages: Int32Array, owner: Node | Checkpoint, first: int) -> None:
+        """Cache pages for one more owner, remembering every owner of those that have one already.
+
+        Checkpoints overlap; nodes share a page when they part inside a unit that spans several blocks.
+        """
+        pool, pool_group = rows.pool, rows.group.pool_group
         for page in pages[pool.refs[pages] > 0].tolist():
             holders = self._shared.get((pool_group, page))
             if holders is None:
-                first = self.owners[pool.owner[page]]
-                holders = self._shared[pool_group, page] = {first} if isinstance(first, Checkpoint) else set()
-            holders.add(checkpoint)
+                older = self.owners[pool.owner[page]]
+                holders = self._shared[pool_group, page] = set() if older is None else {older}
+            holders.add(owner)
+        pool.cache(pages, owner.index, first)
+
+    def _release(self, rows: GroupRows, pages: Int32Array, owner: Node | Checkpoint) -> None:
+        """Undo ``_keep``."""
+        pool, pool_group = rows.pool, rows.group.pool_group
+        if self._shared:
+            for page in pages[pool.refs[pages] > 1].tolist():
+                holders = self._shared[pool_group, page]
+                holders.discard(owner)
+                pool.owner[page] = next(iter(holders)).index
+                if len(holders) == 1:
+                    del self._shared[pool_group, page]
+        pool.uncache(pages)
+
+    def holders(self, pool: PagePool, pool_group: int, page: int) -> list[Node | Checkpoint]:
+        """Return everything that keeps a cached page."""
+        shared = self._shared.get((pool_group, page))
+        if shared is not None:
+            return list(shared)
+        owner = self.owners[pool.owner[page]]
+        if owner is None:
+            raise InternalError("a cached page has no owner", page=page)
+        return [owner]
+
+    def add_tail(self, node: Node, tail: bytes, pages: list[Int32Array]) -> None:
+        """Let a plain node end in a partial unit; ``pages[i]`` are the tail's in each full group."""
+        node.tail = tail
+        for i, rows in enumerate(self.full):
+            self._keep(rows, pages[i], node, node.end // rows.group.block_tokens)
+            held = node.pages[i] if len(node.pages) > i else pages[i][:0]
+            node.pages[i:] = [np.concatenate([held, pages[i]]), *node.pages[i + 1 :]]
+        node.tree.version += 1
 
     # ---- shrinking
 
@@ -325,23 +371,9 @@ class RadixTree:
             sinks = checkpoint.sinks[group]
             for part in (pages, sinks):
                 if part is not None and len(part):
-                    self._unshare(rows.pool, rows.group.pool_group, part, checkpoint)
-                    rows.pool.uncache(part)
+                    self._release(rows, part, checkpoint)
         self._end_owner(checkpoint.index)
-        if not self.full:
-            self._prune(checkpoint.home)
-
-    def _unshare(self, pool: PagePool, pool_group: int, pages: Int32Array, checkpoint: Checkpoint) -> None:
-        if not self._shared:
-            return
-        for page in pages[pool.refs[pages] > 1].tolist():
-            holders = self._shared.get((pool_group, page))
-            if holders is None:
-                continue
-            holders.discard(checkpoint)
-            if len(holders) == 1:
-                del self._shared[pool_group, page]
-            pool.owner[page] = next(iter(holders)).index
+        self.prune(checkpoint.home)
 
     def truncate(self, node: Node, at: int) -> None:
         """Drop what a node holds from token position ``at`` on, and everything that is reached through it."""
@@ -356,7 +388,7 @@ class RadixTree:
             self.drop_checkpoint(checkpoint)
         for i, rows in enumerate(self.full):
             keep = (at - node.start) // rows.group.block_tokens
-            rows.pool.uncache(node.pages[i][keep:])
+            self._release(rows, node.pages[i][keep:], node)
             node.pages[i] = node.pages[i][:keep]
         node.data, node.tail = node.data[: (at - node.start) * TOKEN_BYTES], b""
         node.tree.version += 1
@@ -381,7 +413,7 @@ class RadixTree:
             for checkpoint in list(child.checkpoints or ()):
                 self.drop_checkpoint(checkpoint)
             for i, rows in enumerate(self.full):
-                rows.pool.uncache(child.pages[i])
+                self._release(rows, child.pages[i], child)
         node.children = node.keys = None
 
     def _remove(self, node: Node) -> None:
@@ -400,9 +432,9 @@ class RadixTree:
         self.num_nodes -= 1
         self._end_owner(node.index)
 
-    def _prune(self, node: Node | None) -> None:
-        """Without full groups nothing but checkpoints makes a node worth keeping."""
-        while node is not None and node.alive and node.parent is not None:
+    def prune(self, node: Node | None) -> None:
+        """Remove a node nothing needs: without full groups, only checkpoints make one worth keeping."""
+        while not self.full and node is not None and node.alive and node.parent is not None:
             if node.children or node.checkpoints or node.row >= 0:
                 return
             parent = node.parent
@@ -411,34 +443,28 @@ class RadixTree:
 
     def drop_owners(self, pool: PagePool, pool_group: int, pages: Int32Array) -> None:
         """Take these cached pages out of the tree, each with everything that cannot be reached without it."""
-        full = [rows for rows in self.full if rows.group.pool_group == pool_group]
         first: dict[Node, int] = {}
-        for owner, ordinal, page in zip(
-            pool.owner[pages].tolist(), pool.ordinal[pages].tolist(), pages.tolist(), strict=True
-        ):
-            held = self.owners[owner]
-            if isinstance(held, Node):
-                rows = full[0] if len(full) == 1 else self._group_of(full, held, ordinal, page)
-                first[held] = min(ordinal * rows.group.block_tokens, first.get(held, 1 << 62))
+        checkpoints: dict[Checkpoint, None] = {}
+        for ordinal, page in zip(pool.ordinal[pages].tolist(), pages.tolist(), strict=True):
+            for holder in self.holders(pool, pool_group, page):
+                if isinstance(holder, Checkpoint):
+                    checkpoints[holder] = None
+                else:
+                    block = self._block_of(holder, pool_group, ordinal, page)
+                    first[holder] = min(ordinal * block, first.get(holder, 1 << 62))
         for node, at in first.items():
             if node.alive:
                 self.truncate(node, at)
-        for page in pages[pool.refs[pages] > 0].tolist():
-            for checkpoint in list(self._shared.get((pool_group, page), ())):
-                self.drop_checkpoint(checkpoint)
-            if pool.refs[page] > 0:
-                held = self.owners[pool.owner[page]]
-                if not isinstance(held, Checkpoint):
-                    raise InternalError("a dropped page is still cached", page=page)
-                self.drop_checkpoint(held)
+        for checkpoint in checkpoints:
+            self.drop_checkpoint(checkpoint)
 
-    def _group_of(self, full: list[GroupRows], node: Node, ordinal: int, page: int) -> GroupRows:
-        """Find which full group's block ``ordinal`` of ``node`` is on ``page``."""
-        for rows in full:
-            held = node.pages[self.full.index(rows)]
-            local = ordinal - node.start // rows.group.block_tokens
-            if 0 <= local < len(held) and held[local] == page:
-                return rows
+    def _block_of(self, node: Node, pool_group: int, ordinal: int, page: int) -> int:
+        """Return the block size of the full group whose block ``ordinal`` of ``node`` is on ``page``."""
+        for i, rows in enumerate(self.full):
+            block = rows.group.block_tokens
+            local = ordinal - node.start // block
+            if rows.group.pool_group == pool_group and 0 <= local < len(node.pages[i]) and node.pages[i][local] == page:
+                return block
         raise InternalError("a cached page is not where its owner says", page=page, ordinal=ordinal)
 
     # ---- owners

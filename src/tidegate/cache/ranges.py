@@ -51,18 +51,27 @@ def scratch_slots(blocks: Range, rule: Rule) -> int:
     return ceil_div(blocks[1] - blocks[0], rule.scratch_per_slot) if blocks[1] > blocks[0] else 0
 
 
-def live(settled: int, cursors: Sequence[int], scratch_allowed: Sequence[bool], rule: Rule) -> list[Range]:
-    """Blocks that own a page: ``[0, ceil(Cn/B)) - stale(D) -`` the scratch blocks of every open step.
+class OpenStep(NamedTuple):
+    """A step that is planned or in flight: it computes ``begin … end``, and may use scratch or not.
 
-    ``settled`` is ``D``; ``cursors`` are ``C0 … Cn``; ``scratch_allowed[i]`` is for the step ending at ``C(i+1)``.
+    It keeps its ``begin`` when the step before it settles short of it, so that settling never needs a page.
     """
-    last = ceil_div(cursors[-1], rule.block_tokens)
+
+    begin: int
+    end: int
+    scratch: bool = True
+
+
+def live(settled: int, capacity: int, steps: Sequence[OpenStep], rule: Rule) -> list[Range]:
+    """Blocks that own a page: ``[0, ceil(C/B)) - stale(D) -`` the scratch blocks of every open step.
+
+    ``settled`` is ``D``, ``capacity`` the last cursor.
+    """
+    last = ceil_div(capacity, rule.block_tokens)
     if rule.window is None:
         return [(0, last)] if last else []
     gaps = [stale(settled, rule)]
-    for i in range(1, len(cursors)):
-        if scratch_allowed[i - 1]:
-            gaps.append(scratch(cursors[i - 1], cursors[i], rule))
+    gaps.extend(scratch(step.begin, step.end, rule) for step in steps if step.scratch)
     runs: list[Range] = []
     position = 0
     for begin, end in gaps:
@@ -75,15 +84,11 @@ def live(settled: int, cursors: Sequence[int], scratch_allowed: Sequence[bool], 
     return runs
 
 
-def scratch_need(cursors: Sequence[int], scratch_allowed: Sequence[bool], rule: Rule) -> int:
+def scratch_need(steps: Sequence[OpenStep], rule: Rule) -> int:
     """Scratch slots of a sequence: open steps run in order and share them, so the need is their maximum."""
     if not rule.scratch_per_slot:
         return 0
-    need = 0
-    for i in range(1, len(cursors)):
-        if scratch_allowed[i - 1]:
-            need = max(need, scratch_slots(scratch(cursors[i - 1], cursors[i], rule), rule))
-    return need
+    return max((scratch_slots(scratch(s.begin, s.end, rule), rule) for s in steps if s.scratch), default=0)
 
 
 def subtract(runs: Sequence[Range], others: Sequence[Range]) -> list[Range]:

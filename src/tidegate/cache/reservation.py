@@ -17,7 +17,7 @@ from tidegate.cache.candidate import Candidate
 from tidegate.cache.lender import Lender
 from tidegate.cache.moves import Move
 from tidegate.cache.quote import CacheState, Growth, Quote
-from tidegate.cache.sequences import Mode
+from tidegate.cache.sequences import Cursors, Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,9 @@ class ReservationHost(CacheState, Protocol):
     def start_sequence(self, row: int, candidate: Candidate) -> None:
         """Fill in a new row's tokens, attachment and statistics."""
 
+    def count_admission(self, candidate: Candidate) -> None:
+        """Count a request that runs for good, once."""
+
     def drop_sequence(self, row: int) -> None:
         """Take a row's pages back and free the row, without publishing anything."""
 
@@ -80,10 +83,7 @@ class _Undo:
     """How to take one applied move back."""
 
     move: Move
-    history: int
-    settled: int
-    ends: list[int]
-    allowed: list[bool]
+    cursors: Cursors
     mode: int
     placed: list[tuple[int, int, int]] = field(default_factory=list)
     removed: list[tuple[int, tuple[int, int], Int32Array]] = field(default_factory=list)
@@ -202,13 +202,9 @@ class Reservation:
         """Remember the row's cursors and take the released pages out of it; they stay locked until commit."""
         sequences = self._host.sequences
         if move.row < 0:
-            undo = _Undo(move, 0, 0, [], [], Mode.FREE)
+            undo = _Undo(move, _NOWHERE, Mode.FREE)
         else:
-            row = move.row
-            cursors = sequences.cursors(row)
-            undo = _Undo(
-                move, cursors[0], int(sequences.settled[row]), cursors[1:], sequences.allowed(row), int(sequences.mode[row])
-            )
+            undo = _Undo(move, sequences.cursors(move.row), int(sequences.mode[move.row]))
         for group, run in move.release:
             pages = self._host.rows[group].take_run(move.row, run)
             undo.removed.append((group, run, pages))
@@ -243,7 +239,9 @@ class Reservation:
             sequences.border[crossing] = -(-growth.capacities[growth.crossing] // unit) * unit
         starts = sequences.capacity[rows]
         num_open = sequences.num_open[rows]
-        sequences.flat_ends[rows * sequences.max_open + num_open] = growth.capacities
+        place = rows * sequences.max_open + num_open
+        sequences.flat_begins[place] = starts
+        sequences.flat_ends[place] = growth.capacities
         sequences.num_open[rows] = num_open + 1
         sequences.capacity[rows] = growth.capacities
         sequences.mode[rows] = Mode.RESERVED
@@ -276,8 +274,8 @@ class Reservation:
             undo.snapshots[group] = page
             self._snapshots.append((group, int(host.rows[group].pages[row, 0]), page))
         if move.snapshots:
-            host.pending_snapshots.setdefault(row, []).append((move.ends[-1], undo.snapshots))
-        self._set_cursors(row, (move.history, move.settled, move.ends, move.allowed), Mode.RESERVED)
+            host.pending_snapshots.setdefault(row, []).append((move.end, undo.snapshots))
+        self._set_cursors(row, move.cursors, Mode.RESERVED)
         if move.candidate is not None:
             host.start_sequence(row, move.candidate)
 
@@ -290,17 +288,9 @@ class Reservation:
         self._pins.append((group, source))
         self._copies.append((group, source, int(target[0])))
 
-    def _set_cursors(self, row: int, cursors: tuple[int, int, list[int], list[bool]], mode: int) -> None:
-        history, settled, ends, allowed = cursors
-        sequences = self._host.sequences
-        sequences.history[row] = history
-        sequences.settled[row] = settled
-        sequences.num_open[row] = len(ends)
-        sequences.ends[row, : len(ends)] = ends
-        sequences.scratch_ok[row, : len(ends)] = allowed
-        sequences.scratch_ok[row, len(ends) :] = True
-        sequences.capacity[row] = ends[-1] if ends else history
-        sequences.mode[row] = mode
+    def _set_cursors(self, row: int, cursors: Cursors, mode: int) -> None:
+        self._host.sequences.set_cursors(row, cursors)
+        self._host.sequences.mode[row] = mode
         self._host.refresh_row(row)
 
     def _order(self, quote: Quote) -> tuple[Int64Array, Int64Array, Int64Array]:
@@ -319,7 +309,7 @@ class Reservation:
                 move = next(moves).move
                 rows.append(np.array([move.row]))
                 starts.append(np.array([move.start]))
-                ends.append(np.array([move.ends[-1] if move.ends else move.history]))
+                ends.append(np.array([move.end]))
         if not rows:
             return _EMPTY, _EMPTY, _EMPTY
         return np.concatenate(rows), np.concatenate(starts), np.concatenate(ends)
@@ -334,6 +324,8 @@ class Reservation:
         for row in self._victims:
             self.suspended.append(host.suspend_row(row))
         self._lender.end()
+        for candidate, _ in self.admitted:
+            host.count_admission(candidate)
         sequences = host.sequences
         open_steps = sequences.num_open[self.rows]
         if mode is Mode.READY:
@@ -391,7 +383,7 @@ class Reservation:
             move.candidate.is_admitted = False
             host.drop_sequence(row)
             return
-        self._set_cursors(row, (undo.history, undo.settled, undo.ends, undo.allowed), undo.mode)
+        self._set_cursors(row, undo.cursors, undo.mode)
 
     def _drop_snapshots(self, undo: _Undo, *, dispatched: bool) -> None:
         for group, page in undo.snapshots.items():
@@ -404,16 +396,15 @@ class Reservation:
         move, host = undo.move, self._host
         row, sequences = move.row, host.sequences
         current = sequences.cursors(row)
-        if not move.ends or current[-1] != move.ends[-1]:
+        if not move.cursors.steps or current.capacity != move.end:
             raise StateError("a later open step of this sequence must be rolled back first")
         self._drop_snapshots(undo, dispatched=True)
         if move.candidate is not None:
             move.candidate.is_admitted = False
             host.drop_sequence(row)
             return
-        allowed = sequences.allowed(row)
-        back = Move(row, current[0], int(sequences.settled[row]), current[1:-1], allowed[:-1])
-        host.mover.diff(back, (back.settled, current, allowed))
+        back = Move(row, current._replace(steps=current.steps[:-1]))
+        host.mover.diff(back)
         if back.acquire:
             raise InternalError("aborting a step would need pages", row=row)
         for group, run in back.release:
@@ -421,7 +412,7 @@ class Reservation:
         for group, change in back.scratch:
             rows = host.rows[group]
             rows.pool.unlock(rows.cut_scratch(row, int(rows.num_scratch[row]) + change))
-        self._set_cursors(row, (back.history, back.settled, back.ends, back.allowed), Mode.READY)
+        self._set_cursors(row, back.cursors, Mode.READY)
 
     def _page_copies(self, copies: list[tuple[int, int, int]]) -> tuple[PageCopies, ...]:
         by_pool: dict[int, list[tuple[int, int]]] = {}
@@ -436,3 +427,4 @@ class Reservation:
 
 
 _EMPTY = np.empty(0, np.int64)
+_NOWHERE = Cursors(0, 0, [])

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.base import Closed, OutOfPages, RequestTooLong, StateError, Suspended
+from tidegate.base import Closed, InternalError, OutOfPages, RequestTooLong, StateError, Suspended
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.core import CacheCore
 from tidegate.cache.moves import Move
-from tidegate.cache.sequences import Mode
+from tidegate.cache.ranges import OpenStep
+from tidegate.cache.sequences import Cursors, Mode
 
 if TYPE_CHECKING:
     from tidegate.cache.manager import KVCacheManager
@@ -73,19 +74,19 @@ class Sequence:
         row, sequences = self.row, self._core.sequences
         if sequences.num_open[row] > 1 or sequences.mode[row] == Mode.RESERVED:
             raise StateError("resize is for sequences without overlapped steps or open reservations")
-        cursors, allowed = sequences.cursors(row), sequences.allowed(row)
-        target = cursors[-1] if capacity is None else capacity
-        history = cursors[0] if history_length is None else history_length
-        if not cursors[0] <= history <= cursors[-1]:
-            raise StateError(f"history_length={history} must be in [{cursors[0]}, {cursors[-1]}]")
+        old = sequences.cursors(row)
+        target = old.capacity if capacity is None else capacity
+        history = old.history if history_length is None else history_length
+        if not old.history <= history <= old.capacity:
+            raise StateError(f"history_length={history} must be in [{old.history}, {old.capacity}]")
         if target < history:
             raise StateError(f"capacity={target} must be at least the history {history}")
         if target > sequences.max_seq_len:
             raise RequestTooLong(f"capacity={target} is above max_seq_len={sequences.max_seq_len}")
-        if history == cursors[0]:
-            return self._retarget(row, (history, int(sequences.settled[row])), target, allow_swa_scratch_reuse)
+        if history == old.history:
+            return self._retarget(row, (history, old.settled), target, allow_swa_scratch_reuse)
         self._core.settler.check_settle(row, history)
-        return self._settle_and_retarget(row, history, target, (cursors, allowed, allow_swa_scratch_reuse))
+        return self._settle_and_retarget(row, history, target, allow_swa_scratch_reuse)
 
     def resume(self) -> bool:
         """Become active at the longest reusable prefix; False, nothing changed, without a row or above the resume gate."""
@@ -114,28 +115,24 @@ class Sequence:
         self._candidate = None
         return True
 
-    def _retarget(self, row: int, cursors: tuple[int, int], target: int, scratch: bool) -> bool:
-        history, settled = cursors
-        ends, flags = ([target], [scratch]) if target > history else ([], [])
-        move = Move(row, history, settled, ends, flags)
-        return self._reserve(self._core.mover.complete(move), row)
+    def _retarget(self, row: int, settled: tuple[int, int], target: int, scratch: bool) -> bool:
+        return self._reserve(self._priced(row, settled, target, scratch), row)
 
-    def _settle_and_retarget(
-        self, row: int, history: int, target: int, old: tuple[list[int], list[bool], bool]
-    ) -> bool:
+    def _priced(self, row: int, settled: tuple[int, int], target: int, scratch: bool) -> Move:
+        steps = [OpenStep(settled[0], target, scratch)] if target > settled[0] else []
+        return self._core.mover.complete(Move(row, Cursors(*settled, steps)))
+
+    def _settle_and_retarget(self, row: int, history: int, target: int, scratch: bool) -> bool:
         """Price the whole change first; settling itself never needs pages, so it can then go first."""
-        cursors, _, scratch = old
         core = self._core
-        settled = core.settler.settled_at(row, history)
-        ends, flags = ([target], [scratch]) if target > history else ([], [])
-        trial = core.mover.complete(Move(row, history, settled, ends, flags))
-        if not self._manager.quote().accept_move(trial, row):
+        settled = (history, core.settler.settled_at(row, history))
+        if not self._manager.quote().accept_move(self._priced(row, settled, target, scratch), row):
             return False
         core.sequences.mode[row] = Mode.READY
         core.settler.advance(np.array([row]), np.array([history]), np.full(1, -1, np.int32))
         core.touch()
-        if not self._retarget(row, (history, settled), target, scratch):
-            raise StateError(f"resizing from {cursors} to {target} lost pages that were free")
+        if not self._retarget(row, settled, target, scratch):
+            raise InternalError(f"resizing row {row} to {target} lost pages that were free")
         return True
 
     def _reserve(self, move: Move, row: int) -> bool:

@@ -6,17 +6,31 @@ Sole writer of histories, capacities and open steps is the reservation and ``adv
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tidegate.base import Int64Array
+from tidegate.cache.ranges import OpenStep
 
 if TYPE_CHECKING:
     from tidegate.cache.radix_tree import Node
 
 NEVER = 1 << 62
 """A position no sequence reaches."""
+
+
+class Cursors(NamedTuple):
+    """Where one sequence stands: ``H``, ``D`` and its open steps, oldest first."""
+
+    history: int
+    settled: int
+    steps: list[OpenStep]
+
+    @property
+    def capacity(self) -> int:
+        """End of the last open step, or the history."""
+        return self.steps[-1].end if self.steps else self.history
 
 
 class Mode(IntEnum):
@@ -45,6 +59,7 @@ class SequenceTable:
         self.settled = np.zeros(num_rows, np.int64)
         self.capacity = np.zeros(num_rows, np.int64)
         self.num_open = np.zeros(num_rows, np.int64)
+        self.begins = np.zeros((num_rows, max_open), np.int64)
         self.ends = np.zeros((num_rows, max_open), np.int64)
         self.scratch_ok = np.ones((num_rows, max_open), np.bool_)
         self.known = np.zeros(num_rows, np.int64)
@@ -61,18 +76,32 @@ class SequenceTable:
         self.stride = max_seq_len + 8
         self.tokens = np.zeros((num_rows, self.stride), np.int32)
         self.flat_tokens = self.tokens.reshape(-1)
+        self.flat_begins = self.begins.reshape(-1)
         self.flat_ends = self.ends.reshape(-1)
         self.leaf: list[Node | None] = [None] * num_rows
         self.attach: list[Node | None] = [None] * num_rows
         self.free_rows = list(range(num_rows - 1, -1, -1))
 
-    def cursors(self, row: int) -> list[int]:
-        """Return ``[H, C1, … Cn]`` of a row."""
-        return [int(self.history[row]), *self.ends[row, : self.num_open[row]].tolist()]
+    def steps(self, row: int) -> list[OpenStep]:
+        """Return a row's open steps, oldest first."""
+        count = int(self.num_open[row])
+        begins, ends, flags = self.begins[row, :count], self.ends[row, :count], self.scratch_ok[row, :count]
+        return [OpenStep(*step) for step in zip(begins.tolist(), ends.tolist(), flags.tolist(), strict=True)]
 
-    def allowed(self, row: int) -> list[bool]:
-        """Return for each open step whether it may use scratch."""
-        return [bool(flag) for flag in self.scratch_ok[row, : self.num_open[row]]]
+    def cursors(self, row: int) -> Cursors:
+        """Return where a row stands."""
+        return Cursors(int(self.history[row]), int(self.settled[row]), self.steps(row))
+
+    def set_cursors(self, row: int, cursors: Cursors) -> None:
+        """Put a row where ``cursors`` say."""
+        count = len(cursors.steps)
+        self.history[row] = cursors.history
+        self.settled[row] = cursors.settled
+        self.num_open[row] = count
+        for i, step in enumerate(cursors.steps):
+            self.begins[row, i], self.ends[row, i], self.scratch_ok[row, i] = step
+        self.scratch_ok[row, count:] = True
+        self.capacity[row] = cursors.capacity
 
     def active_rows(self) -> Int64Array:
         """Return the rows in use, ascending."""

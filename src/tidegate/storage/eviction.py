@@ -68,7 +68,7 @@ class _LazyQueue:
             self._head = end
             count -= len(good)
             chosen.append(good)
-        return np.concatenate(chosen) if len(chosen) != 1 else chosen[0].copy()
+        return np.concatenate(chosen) if chosen else np.empty(0, np.int32)
 
     def entries(self) -> tuple[Int32Array, Int64Array]:
         return self._pages[self._head : self._tail], self._stamps[self._head : self._tail]

@@ -39,15 +39,14 @@ _UNBATCHABLE_ROPE = {"dynamic", "longrope"}
 
 def check_architecture(config: PreTrainedConfig) -> None:
     """Refuse a model that the paged attention would silently compute wrongly."""
-    text = config.get_text_config()
-    if text.model_type not in ARCHITECTURES:
-        raise ConfigError(f"model type {text.model_type!r} is not supported; supported: {sorted(ARCHITECTURES)}")
-    odd = set(getattr(text, "layer_types", None) or ()) - _LAYER_TYPES
+    if config.model_type not in ARCHITECTURES:
+        raise ConfigError(f"model type {config.model_type!r} is not supported; supported: {sorted(ARCHITECTURES)}")
+    odd = set(getattr(config, "layer_types", None) or ()) - _LAYER_TYPES
     if odd:
         raise ConfigError(f"layer types {sorted(odd)} are not supported; supported: {sorted(_LAYER_TYPES)}")
-    if getattr(text, "use_bidirectional_attention", False) or not getattr(text, "is_causal", True):
-        raise ConfigError(f"model type {text.model_type!r} attends in both directions; only causal models generate")
-    kinds = _rope_types(getattr(text, "rope_parameters", None))
+    if getattr(config, "use_bidirectional_attention", False) or not getattr(config, "is_causal", True):
+        raise ConfigError(f"model type {config.model_type!r} attends in both directions; only causal models generate")
+    kinds = _rope_types(getattr(config, "rope_parameters", None))
     if kinds & _UNBATCHABLE_ROPE:
         raise ConfigError(
             f"rope type {sorted(kinds & _UNBATCHABLE_ROPE)} rotates every sequence of a batch by the longest one, "

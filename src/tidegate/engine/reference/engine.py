@@ -18,7 +18,8 @@ from tidegate.engine.reference.layer_probe import LayerTrace, declare_layers, pr
 from tidegate.engine.reference.native_attention import NativeAttention
 from tidegate.engine.reference.options import EngineOptions
 from tidegate.engine.reference.packed_linear import pack_linear_layers
-from tidegate.engine.reference.step_pages import BoundLayer, PoolBinder, check_step, check_writes, spans_of
+from tidegate.engine.reference.step_checks import StepChecks
+from tidegate.engine.reference.step_pages import BoundLayer, PoolBinder, spans_of
 from tidegate.engine.reference.torch_attention import TorchAttention
 
 _DEFAULT_OPTIONS = EngineOptions()
@@ -37,12 +38,12 @@ class ReferenceEngine:
         register_attention()
         model.set_attn_implementation(ATTENTION_NAME)
         model.eval()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
-        if options.prepack:
+        if options.prepack or (options.prepack is None and model.dtype is torch.bfloat16):
             pack_linear_layers(model)
         self._model = model
         self._kernel = _choose_kernel(options)
         self._traces = {t.layer_id: t for t in probe_layers(model, options.windows)}
-        self._layout: KVLayout | None = None
+        self._checks: StepChecks | None = None
         self._layers: dict[int, BoundLayer] = {}
 
     @classmethod
@@ -78,17 +79,16 @@ class ReferenceEngine:
         """View the pools as keys and values. Raises ``ConfigError`` when the layout does not fit the model."""
         binder = PoolBinder(layout, pools, self._model.dtype)
         self._layers = {t.layer_id: binder.bind(t) for t in self._traces.values() if t.kv_source == t.layer_id}
-        self._layout = layout
+        self._checks = StepChecks(self.vocab_size, layout, pools)
 
     def forward(self, step: StepInput) -> torch.Tensor:
         """Compute the step; return logits ``[m, vocab_size]`` in the model's dtype."""
-        if self._layout is None:
+        if self._checks is None:
             raise StateError("forward before bind: the engine has no pools")
-        check_step(step, self.vocab_size)
-        check_writes(step, self._layout)
+        self._checks.check(step)
         attention = _StepAttention(step, self._kernel, self._layers, self._traces)
         try:
-            with torch.inference_mode():
+            with torch.no_grad():
                 result = self._model(
                     input_ids=torch.tensor(step.token_ids).unsqueeze(0),
                     position_ids=torch.tensor(step.positions).unsqueeze(0),

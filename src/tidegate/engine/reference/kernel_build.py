@@ -17,6 +17,7 @@ from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
 _SOURCE = Path(__file__).with_name("paged_attention.cpp")
+_HEADER = Path(__file__).with_name("vector_math.h")
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-fopenmp", "-fno-math-errno")
 _BUILD_TIMEOUT_S = 120
 
@@ -38,7 +39,7 @@ def load_kernel_library(cache: Path) -> ctypes.CDLL | None:
 
 def _built(compiler: str, folder: Path) -> Path:
     version = _run([compiler, "--version"])
-    recipe = "\n".join([_SOURCE.read_text(), *_FLAGS, version, _processor()])
+    recipe = "\n".join([_SOURCE.read_text(), _HEADER.read_text(), *_FLAGS, version, _processor()])
     library = folder / f"paged_attention-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}.so"
     if not library.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from tidegate.base import BufferLocation, ConfigError, EngineError, KVLayout, PoolMemory
+from tidegate.base import BufferLocation, ConfigError, KVLayout, PoolMemory
 from tidegate.engine.interface import StepInput
 from tidegate.engine.reference.attention import BufferPages, SequenceSpans
 from tidegate.engine.reference.layer_probe import KEY_ROLE, VALUE_ROLE, LayerTrace
@@ -81,40 +81,3 @@ def spans_of(step: StepInput) -> SequenceSpans:
     """Return where the step's sequences lie."""
     begins = step.cu_seqlens[:-1]
     return SequenceSpans(step.cu_seqlens, step.positions[begins])
-
-
-def check_step(step: StepInput, vocab_size: int) -> None:
-    """Refuse a step whose arrays do not fit together, before any page is written."""
-    tokens = step.token_ids.size
-    lengths = np.diff(step.cu_seqlens)
-    if tokens == 0 or step.positions.size != tokens or step.cu_seqlens[0] != 0 or step.cu_seqlens[-1] != tokens:
-        raise EngineError(f"a step of {tokens} tokens, {step.positions.size} positions, ending at {step.cu_seqlens}")
-    if (lengths < 1).any() or step.rows.size != lengths.size:
-        raise EngineError(f"{step.rows.size} rows for sequences of {lengths} tokens")
-    inner = np.ones(tokens, bool)
-    inner[step.cu_seqlens[:-1]] = False
-    if (np.diff(step.positions, prepend=-1)[inner] != 1).any() or (step.positions < 0).any():
-        raise EngineError("the positions of a sequence must be consecutive and not negative")
-    if (step.token_ids < 0).any() or (step.token_ids >= vocab_size).any():
-        raise EngineError(f"token ids must lie in [0, {vocab_size})", largest=int(step.token_ids.max()))
-
-
-def check_writes(step: StepInput, layout: KVLayout) -> None:
-    """Refuse a step that would write to a block without a page."""
-    last = step.positions[step.cu_seqlens[1:] - 1]
-    first = step.positions[step.cu_seqlens[:-1]]
-    for group, (tables, block_tokens) in enumerate(zip(step.groups, layout.block_tokens, strict=True)):
-        begin, end = first // block_tokens, last // block_tokens
-        width = (tables.slots if tables.layer_tables is None else tables.layer_tables).shape[-1]
-        if int(end.max()) >= width:
-            raise EngineError(f"group {group}: a sequence writes block {int(end.max())}, its row has {width}")
-        lengths = end - begin + 1
-        stops = np.cumsum(lengths)
-        block = np.arange(int(stops[-1])) + np.repeat(begin - (stops - lengths), lengths)
-        sequence = np.repeat(np.arange(lengths.size), lengths)
-        if tables.layer_tables is None:
-            entries = tables.slots[step.rows[sequence], block]
-        else:
-            entries = tables.layer_tables[:, sequence, block]
-        if (entries < 0).any():
-            raise EngineError(f"group {group}: a block that the step writes has no page", group=group)

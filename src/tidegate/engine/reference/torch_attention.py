@@ -81,7 +81,6 @@ def _attend_group(
     k = keys.pages[torch.from_numpy(np.maximum(key_page, 0)), :, :, at].float()
     v = values.pages[torch.from_numpy(np.maximum(value_page, 0)), :, at].float()
     # Whatever lies in a page nobody wrote, NaN included, must not reach the sum through a zero weight.
-    k = k.masked_fill(~readable[..., None, None], 0.0)
     v = v.masked_fill(~readable[..., None, None], 0.0)
     mask = readable[:, None, :] & _mask(call, torch.from_numpy(starts), torch.from_numpy(position), n)
     return _softmax_sum(call, _queries(call, spans, sequences, n), k, v, mask)
