@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,7 +88,7 @@ def test_scratch_need_is_the_largest_of_the_open_steps(
     group: GroupRule, ends: list[int], rewind: int, per_slot: int
 ) -> None:
     rule = rule_for(group, rewind)._replace(scratch_per_slot=per_slot)
-    steps = [len(scratch_blocks(*pair, group, rewind)) for pair in zip(ends, ends[1:], strict=False)]
+    steps = [len(scratch_blocks(*pair, group, rewind)) for pair in itertools.pairwise(ends)]
 
     assert scratch_need(ends, [True] * len(steps), rule) == max((-(-n // per_slot) for n in steps), default=0)
 

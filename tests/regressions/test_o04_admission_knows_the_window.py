@@ -20,7 +20,8 @@ def run_of(budget: int, **config: object) -> PlanningRun:
         enable_prefix_caching=False,
         max_chunk_tokens=budget,
     )
-    return PlanningRun(cache, SchedulerConfig(max_num_tokens=budget, max_batch_size=8, **config))  # type: ignore[arg-type]  # as given
+    values = {"max_num_tokens": budget + 64, "max_batch_size": 8, "max_chunk_tokens": budget, **config}
+    return PlanningRun(cache, SchedulerConfig(**values))  # type: ignore[arg-type]  # as given by each test
 
 
 def chunks(run: PlanningRun, request_id: str) -> list[tuple[int, int]]:

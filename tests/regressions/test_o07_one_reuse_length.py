@@ -31,8 +31,8 @@ def cached_prompt(*, partial: bool) -> StepDriver:
 @pytest.mark.parametrize(
     ("prompt", "partial", "reused"),
     [
-        (PROMPT[:20] + [30, 30, 30, 30], True, 0),
-        (PROMPT + [1, 2, 3, 4, 5, 6, 7, 8], True, 32),
+        ([*PROMPT[:20], 30, 30, 30, 30], True, 0),
+        ([*PROMPT, 1, 2, 3, 4, 5, 6, 7, 8], True, 32),
         (PROMPT, True, 31),
         (PROMPT, False, 0),
     ],

@@ -28,13 +28,14 @@ def test_as_many_as_reported_decode_together_and_one_more_waits() -> None:
     for number in range(reported + 1):
         run.submit(make_request(f"r{number}", 6, max_tokens=50))
 
-    run.step()
-    run.step()
-    waiting = run.scheduler.statistics().waiting
+    while run.scheduler.statistics().running < reported:
+        run.step()
+    last = run.step()
     outputs = run.run()
 
     assert reported >= 16
-    assert waiting == 1
+    assert last.wait is not None
+    assert (last.wait.request_id, last.wait.reason) == (f"r{reported}", "seats")
     assert all(output.num_tokens == 50 for output in outputs.values())
     assert run.scheduler.statistics().suspended == 0
     assert max(plan.num_tokens for plan in run.plans) <= 64

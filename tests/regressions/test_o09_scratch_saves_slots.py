@@ -38,12 +38,12 @@ def test_slots_of_a_prefill_of_1024_tokens(is_on: bool, slots: int) -> None:
 def test_the_same_bytes_admit_longer_chunks() -> None:
     in_bytes = replace(CONFIG, pool_slots=None, device_bytes=20 * 32 * 32 * 32)
     on, off = KVCacheManager(in_bytes, with_memory=False), None
-    assert on.fits_alone(1024, 1024)
+    assert on.plan.fits_alone(1024)
     try:
         off = KVCacheManager(replace(in_bytes, swa_scratch_reuse=False), with_memory=False)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         assert "slots" in str(error)
-    assert off is None or not off.fits_alone(1024, 1024)
+    assert off is None or not off.plan.fits_alone(1024)
 
 
 def test_no_scratch_block_is_offered_for_reuse() -> None:

@@ -8,9 +8,7 @@ from tidegate.testing.serving import PlanningRun, ServingRun, make_request
 
 
 def test_lone_request_ends_when_every_position_is_full() -> None:
-    cache = KVCacheConfig(
-        layers=stacked(full()), max_sequences=4, max_seq_len=256, tokens_per_block=4, pool_slots=(8,)
-    )
+    cache = KVCacheConfig(layers=stacked(full()), max_sequences=4, max_seq_len=256, tokens_per_block=4, pool_slots=(8,))
     run = PlanningRun(cache, SchedulerConfig(max_num_tokens=32, max_batch_size=4))
     run.submit(make_request("R", 20, max_tokens=100, run_to_capacity=True))
 

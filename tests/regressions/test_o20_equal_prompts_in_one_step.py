@@ -49,7 +49,7 @@ def test_an_owner_that_fails_leaves_nothing_to_wait_for() -> None:
         reservation.rollback()
 
     follower = driver.manager.candidate(fresh[1])
-    assert follower.reused == 0
+    assert driver.manager.lookup(follower) == 0
     plan = driver.plan(admit=[(follower, 81)])
     assert plan is not None
     step, _ = driver.open(plan)

@@ -20,10 +20,10 @@ def blocks_of_eight(num_slots: int = 16) -> StepDriver:
 
 def test_a_partial_match_is_copied_and_its_source_never_changes() -> None:
     driver = blocks_of_eight()
-    first = start(driver, FIRST + [1])
-    second = FIRST[:12] + [20, 21, 22, 23, 24]
+    first = start(driver, [*FIRST, 1])
+    second = [*FIRST[:12], 20, 21, 22, 23, 24]
     candidate = driver.manager.candidate(second)
-    assert candidate.reused == 12
+    assert driver.manager.lookup(candidate) == 12
 
     row = start(driver, second)
     slots = driver.arenas[0]
@@ -32,13 +32,15 @@ def test_a_partial_match_is_copied_and_its_source_never_changes() -> None:
     assert slots[row, 1] != slots[first, 1]
     driver.close(row)
     driver.close(first)
-    assert generate(driver, FIRST + [1], 4) == expected(driver, FIRST + [1], 4)
+    assert generate(driver, [*FIRST, 1], 4) == expected(driver, [*FIRST, 1], 4)
     assert generate(driver, second, 4) == expected(driver, second, 4)
 
 
 def test_a_block_equal_to_a_cached_one_is_adopted() -> None:
     driver = blocks_of_eight()
-    first = driver.plan(admit=[(driver.manager.candidate([*FIRST, 1]), 17), (driver.manager.candidate([*FIRST, 2]), 17)])
+    first = driver.plan(
+        admit=[(driver.manager.candidate([*FIRST, 1]), 17), (driver.manager.candidate([*FIRST, 2]), 17)]
+    )
     assert first is not None
     step, _ = driver.open(first)
     one, two = (sequence.row for sequence in step.sequences)

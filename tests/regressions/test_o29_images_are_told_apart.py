@@ -54,7 +54,7 @@ def test_a_request_may_keep_its_content_out_of_the_cache() -> None:
     driver = after_first_image(partial=True)
     secret = [30, *prompt(FIRST_IMAGE)]
     candidate = driver.manager.candidate(secret, access="none")
-    assert candidate.reused == 0
+    assert driver.manager.lookup(candidate) == 0
     plan = driver.plan(admit=[(candidate, len(secret))])
     assert plan is not None
     step, _ = driver.open(plan)

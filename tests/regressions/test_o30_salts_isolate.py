@@ -35,9 +35,7 @@ def test_a_tenant_meets_only_its_own_content(partial: bool, reused: int) -> None
 
 def test_invalidating_one_tenant_spares_the_other() -> None:
     driver = drive(
-        KVCacheConfig(
-            layers=stacked(full()), max_sequences=2, max_seq_len=96, pool_slots=(32,), tokens_per_block=16
-        )
+        KVCacheConfig(layers=stacked(full()), max_sequences=2, max_seq_len=96, pool_slots=(32,), tokens_per_block=16)
     )
     for tenant in (TENANT_A, TENANT_B):
         driver.close(start(driver, PROMPT, scope=tenant))

@@ -23,8 +23,8 @@ def test_waiting_without_room_is_not_counted() -> None:
     run.submit(make_request("warm", [*HEAD, 1], max_tokens=1))
     run.run()
     before = run.scheduler.statistics()
-    held = run.manager.create([900 + i % 50 for i in range(128)])
-    assert held.resize(128)
+    held = run.manager.create([900 + i % 50 for i in range(144)])
+    assert held.resize(144)
     run.submit(make_request("r", [*HEAD, *range(16)], max_tokens=16))
     for _ in range(9):
         assert not run.step().admissions

@@ -29,7 +29,7 @@ def traffic(*, unit: int | None, partial: bool, shared: bool = True) -> tuple[St
     for number in range(20):
         head = SYSTEM if shared else [number, *SYSTEM[1:]]
         prompt = [*head, *[number + 40] * 20]
-        reused.append(driver.manager.candidate(prompt).reused)
+        reused.append(driver.manager.lookup(driver.manager.candidate(prompt)))
         driver.close(start(driver, prompt))
     return driver, reused
 
@@ -50,3 +50,20 @@ def test_a_look_up_says_why_not_more() -> None:
 
     assert "256" in driver.manager.probe([*SYSTEM, 1, 2]).explain()
     assert "nothing" in driver.manager.probe([50, *SYSTEM]).explain()
+
+
+@pytest.mark.parametrize(("unit", "partial", "lost"), [(256, False, 19 * 240), (256, True, 0), (None, False, 19 * 16)])
+def test_tokens_lost_to_granularity_are_counted(unit: int | None, partial: bool, lost: int) -> None:
+    driver, _ = traffic(unit=unit, partial=partial)
+    found = driver.manager.statistics()
+
+    assert found.match_unit == driver.manager.match_unit
+    assert found.lost_to_granularity_tokens == lost
+    assert found.requests_without_match == 1
+
+
+def test_traffic_without_a_shared_prefix_loses_nothing() -> None:
+    driver, _ = traffic(unit=None, partial=False, shared=False)
+    found = driver.manager.statistics()
+
+    assert (found.hit_tokens, found.lost_to_granularity_tokens) == (0, 0)

@@ -65,7 +65,7 @@ def test_deeper_than_the_slack_is_refused() -> None:
 def test_a_new_turn_reuses_a_checkpoint_or_nothing() -> None:
     driver, row = generated(slack=0)
     driver.close(row)
-    turn = PROMPT + [20, 21, 22, 23]
+    turn = [*PROMPT, 20, 21, 22, 23]
 
     reused = driver.manager.probe(turn).reused
     again = start(driver, turn)

@@ -14,7 +14,7 @@ PROMPT = list(range(100, 132))
 @pytest.fixture
 def cached() -> ModelTree:
     """A prompt of 32 tokens of which the window group kept blocks 6 and 7."""
-    tree = ModelTree([FULL, WINDOW])
+    tree = ModelTree([FULL, WINDOW], unit=4)
     for block in range(8):
         tree.publish(None, PROMPT, 0, block)
     for block in (6, 7):
@@ -25,8 +25,8 @@ def cached() -> ModelTree:
 @pytest.mark.parametrize(
     ("prompt", "partial", "reused"),
     [
-        (PROMPT[:20] + [1, 2, 3, 4], True, 0),
-        (PROMPT + [1, 2, 3, 4, 5, 6, 7, 8], True, 32),
+        ([*PROMPT[:20], 1, 2, 3, 4], True, 0),
+        ([*PROMPT, 1, 2, 3, 4, 5, 6, 7, 8], True, 32),
         (PROMPT, True, 31),
         (PROMPT, False, 0),
     ],
@@ -40,7 +40,7 @@ def test_scopes_share_nothing(cached: ModelTree) -> None:
 
 
 def test_a_state_is_reused_only_at_its_snapshot() -> None:
-    tree = ModelTree([FULL, GroupRule(1 << 40, is_state=True)])
+    tree = ModelTree([FULL, GroupRule(1 << 40, is_state=True)], unit=4)
     for block in range(8):
         tree.publish(None, PROMPT, 0, block)
     tree.publish(None, PROMPT[:16], 1, 0)

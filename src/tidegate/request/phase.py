@@ -55,7 +55,7 @@ def check_move(old: Phase, new: Phase) -> None:
 
 def check_moves(old: PhaseArray, new: Phase) -> None:
     """Raise ``InternalError`` unless every one of ``old`` may become ``new``."""
-    legal = _IS_LEGAL[old, new]
+    legal = _IS_LEGAL[:, new][old]
     if not legal.all():
         bad = Phase(int(old[int(np.argmin(legal))]))
         raise InternalError(f"a request cannot go from {bad.name} to {new.name}", old=bad.name, new=new.name)

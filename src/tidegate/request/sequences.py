@@ -16,13 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.base import Int32Array, Int64Array, InternalError
+from tidegate.base import BoolArray, Int32Array, Int64Array, InternalError
 from tidegate.request.output import RequestOutput, Timing
 from tidegate.request.phase import FinishReason, Phase, check_moves
 from tidegate.request.request import Request
 
 _NO_TOKEN = -1
 _FIRST_STOP_WIDTH = 4
+# Looking a member up in its enumeration costs microseconds, and these are needed several times in every step.
+_PREFILL, _DECODE, _FINISHED = int(Phase.PREFILL), int(Phase.DECODE), int(Phase.FINISHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ class RunningSequences:
     def __init__(self, max_sequences: int, max_length: int) -> None:
         n = max_sequences
         self.tokens: Int32Array = np.zeros((n, max_length), dtype=np.int32)  # touched, hence mapped, only where used
-        self.is_used: npt.NDArray[np.bool_] = np.zeros(n, dtype=np.bool_)
+        self.is_used: BoolArray = np.zeros(n, dtype=np.bool_)
+        self.is_active: BoolArray = np.zeros(n, dtype=np.bool_)
         self.phase: npt.NDArray[np.int8] = np.zeros(n, dtype=np.int8)
         self.num_prompt: Int64Array = np.zeros(n, dtype=np.int64)
         self.num_tokens: Int64Array = np.zeros(n, dtype=np.int64)
@@ -79,7 +82,12 @@ class RunningSequences:
 
     def active(self) -> Int64Array:
         """Return the rows in prefill or decode, ascending."""
-        return np.flatnonzero(self.is_used & (self.phase != Phase.FINISHED))
+        return self.is_active.nonzero()[0]
+
+    def is_ended(self, rows: Int64Array) -> BoolArray:
+        """Tell which rows have finished and only wait for their last open step."""
+        ended: BoolArray = self.phase[rows] == _FINISHED
+        return ended
 
     def request(self, row: int) -> Request:
         """Return the request in ``row``."""
@@ -94,8 +102,8 @@ class RunningSequences:
             raise InternalError(f"row {row} is taken by {self.request(row).request_id!r}", row=row)
         request, known, past = start.request, len(start.tokens), start.milestones
         self._requests[row] = request
-        self.is_used[row] = True
-        self.phase[row] = Phase.PREFILL
+        self.is_used[row] = self.is_active[row] = True
+        self.phase[row] = _PREFILL
         self.tokens[row, :known] = start.tokens
         self.num_prompt[row] = request.num_prompt_tokens
         self.num_tokens[row] = self.target[row] = known
@@ -119,20 +127,24 @@ class RunningSequences:
         self.tokens[rows, at] = tokens
         self.last_token[rows] = tokens
         self.num_tokens[rows] = at + 1
-        self.phase[rows] = Phase.DECODE
-        first = rows[at == self.num_prompt[rows]]
-        if len(first):
-            self.first_token_s[first] = now
+        self.phase[rows] = _DECODE
+        is_first = at == self.num_prompt[rows]
+        if is_first.any():
+            self.first_token_s[rows[is_first]] = now
 
-    def is_at_stop(self, rows: Int64Array) -> npt.NDArray[np.bool_]:
+    def is_at_stop(self, rows: Int64Array) -> BoolArray:
         """Tell which rows' last token is one of their stop tokens, past their minimum."""
-        hit: npt.NDArray[np.bool_] = (self.stop_ids[rows] == self.last_token[rows, None]).any(axis=1)
-        return hit & (self.num_tokens[rows] >= self.min_length[rows])
+        hits = self.stop_ids[rows] == self.last_token[rows, None]
+        if not hits.any():
+            return np.zeros(len(rows), dtype=np.bool_)
+        stopped: BoolArray = hits.any(axis=1) & (self.num_tokens[rows] >= self.min_length[rows])
+        return stopped
 
     def finish(self, row: int, reason: FinishReason, *, now: float, error: str | None = None) -> RequestOutput:
         """End a sequence and return its output; the row stays taken until ``release``."""
         check_moves(self.phase[row : row + 1], Phase.FINISHED)
-        self.phase[row] = Phase.FINISHED
+        self.phase[row] = _FINISHED
+        self.is_active[row] = False
         past = self.milestones(row)
         request = self.request(row)
         timing = Timing(
@@ -165,6 +177,7 @@ class RunningSequences:
     def release(self, rows: Int64Array) -> None:
         """Empty rows."""
         self.is_used[rows] = False
+        self.is_active[rows] = False
         for row in rows.tolist():
             self._requests[row] = None
 

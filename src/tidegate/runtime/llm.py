@@ -108,14 +108,9 @@ class LLM:
         of all prompts, told apart by ``request_id``; leaving it early aborts what is left. A refused prompt raises
         before any is run.
         """
-        params = SamplingParams() if sampling_params is None else sampling_params
-        requests = [self._request(prompt, index, params, fields) for index, prompt in enumerate(_as_list(prompts))]
-        self._submit(requests, stream=stream)
-        deltas = self._run([request.request_id for request in requests])
         if stream:
-            return deltas
-        outputs = {delta.request_id: delta.output for delta in deltas if delta.output is not None}
-        return [outputs[request.request_id] for request in requests]
+            return self._run(self._submit(_as_list(prompts), sampling_params, fields, stream=True))
+        return self._complete(_as_list(prompts), sampling_params, fields)
 
     def chat(
         self, messages: ChatMessages, sampling_params: SamplingParams | None = None, **fields: object
@@ -123,7 +118,8 @@ class LLM:
         """Answer a conversation of ``{"role": ..., "content": ...}`` messages."""
         if self._text is None:
             raise ConfigError("messages need a model with text; this engine takes token ids", field="messages")
-        return self.generate([self._text.encode_chat(messages)], sampling_params, **fields)[0]
+        outputs = self._complete([self._text.encode_chat(messages)], sampling_params, fields)
+        return outputs[0]
 
     def abort(self, request_id: str) -> bool:
         """End a running or waiting request; False when there is none of that id."""
@@ -158,8 +154,20 @@ class LLM:
         except TypeError as error:
             raise ConfigError(f"unknown field of a request: {error}", field="fields") from None
 
-    def _submit(self, requests: Sequence[Request], *, stream: bool) -> None:
-        """Submit all requests or none."""
+    def _complete(
+        self, prompts: Sequence[Prompt], params: SamplingParams | None, fields: Mapping[str, object]
+    ) -> list[RequestOutput]:
+        """Run prompts to their ends; outputs come in the order of the prompts."""
+        request_ids = self._submit(prompts, params, fields, stream=False)
+        outputs = {delta.request_id: delta.output for delta in self._run(request_ids) if delta.output is not None}
+        return [outputs[request_id] for request_id in request_ids]
+
+    def _submit(
+        self, prompts: Sequence[Prompt], params: SamplingParams | None, fields: Mapping[str, object], *, stream: bool
+    ) -> list[str]:
+        """Submit all prompts or none; return their request ids."""
+        params = SamplingParams() if params is None else params
+        requests = [self._request(prompt, index, params, fields) for index, prompt in enumerate(prompts)]
         self._num_requests += len(requests)
         for count, request in enumerate(requests):
             try:
@@ -167,9 +175,10 @@ class LLM:
             except Exception:
                 for earlier in requests[:count]:
                     self._session.abort(earlier.request_id)
-                self._deliver()
+                    del self._inbox[earlier.request_id]
                 raise
             self._inbox[request.request_id] = []
+        return [request.request_id for request in requests]
 
     def _run(self, request_ids: Sequence[str]) -> Iterator[TokenDelta]:
         """Step until these requests have ended, yielding what concerns them; others' deltas stay in their boxes."""
@@ -203,8 +212,12 @@ def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """Tell one prompt from several: a string or a list of integers is one."""
     if isinstance(prompts, (str, np.ndarray)):
         return [prompts]
-    if not isinstance(prompts, Sequence) or not prompts:
+    if not _is_filled_sequence(prompts):
         raise ConfigError(f"prompts={prompts!r} must be a prompt or a non-empty list of prompts", field="prompts")
     if all(isinstance(item, (int, np.integer)) for item in prompts):
         return [prompts]  # type: ignore[list-item]  # a list of ids, as just seen
     return list(prompts)  # type: ignore[arg-type]  # a list of prompts: each is checked by its reader
+
+
+def _is_filled_sequence(value: object) -> bool:
+    return isinstance(value, Sequence) and len(value) > 0

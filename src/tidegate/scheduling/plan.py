@@ -53,19 +53,22 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Work waits and nothing can bring it on: who waits, for how many pages of each pool group, who holds them."""
+    """Work waits, nothing runs and nothing is in flight: who waits, and per pool group what is there and what is held.
+
+    With nothing running here, ``held`` pages are those of sequences that somebody else made in the same cache.
+    """
 
     wait: Wait
     num_waiting: int
     pool_pages: tuple[int, ...]
     supply: tuple[int, ...]
-    holders: tuple[int, ...]
+    held: tuple[int, ...]
 
     def __str__(self) -> str:
         return (
             f"{self.num_waiting} requests wait, first {self.wait.request_id!r} for {self.wait.reason}: "
             f"short of {self.wait.shortage} pages per pool group, {self.supply} of {self.pool_pages} could be had, "
-            f"rows {self.holders} hold the rest"
+            f"sequences outside this scheduler hold {self.held}"
         )
 
 
@@ -124,13 +127,9 @@ class Step:
     ends: Int64Array
     samples: BoolArray
     is_computed: BoolArray
-    num_decodes: int
+    is_whole: bool
+    samples_all: bool
     num_admitted: int
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every sequence planned is computed."""
-        return bool(self.is_computed.all())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

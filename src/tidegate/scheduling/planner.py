@@ -27,7 +27,7 @@ class _Decodes:
 def make_plan(view: PlanView) -> Plan:
     """Plan the next step. While a step is in flight nobody is suspended: what does not fit waits for it to settle."""
     active = view.sequences.active()
-    in_flight = bool((view.manager.num_open[view.sequences.is_used] > 0).any())
+    in_flight = bool(view.manager.num_open[view.sequences.is_used].any())
     decodes = _fit_decodes(view, active, in_flight)
     if decodes.exhausted or decodes.must_settle:
         return Plan(quote=decodes.quote, decodes=decodes.rows, exhausted=decodes.exhausted)
@@ -62,9 +62,9 @@ def _fit_decodes(view: PlanView, active: Int64Array, in_flight: bool) -> _Decode
     manager, sequences = view.manager, view.sequences
     capacity = manager.capacity[active]
     is_decoding = (capacity >= sequences.target[active]) & (capacity < sequences.max_length[active] - 1)
-    rows = active[is_decoding]
+    rows, ends = (active, capacity + 1) if is_decoding.all() else (active[is_decoding], capacity[is_decoding] + 1)
     quote = manager.quote()
-    if not len(rows) or quote.add(rows, capacity[is_decoding] + 1):
+    if not len(rows) or quote.add(rows, ends):
         return _Decodes(quote, rows)
     none = rows[:0]
     if in_flight:
@@ -101,8 +101,9 @@ def _break_tie(view: PlanView, active: Int64Array, stuck: Plan) -> Plan:
 
 
 def _stalled(view: PlanView, plan: Plan, wait: Wait) -> Plan:
-    holders = np.flatnonzero(view.manager.capacity > 0)
-    stall = Stall(wait, len(view.queue), view.pool_pages, view.manager.quote().supply, tuple(holders.tolist()))
+    supply = view.manager.quote().supply
+    held = tuple(pages - free for pages, free in zip(view.pool_pages, supply, strict=True))
+    stall = Stall(wait, len(view.queue), view.pool_pages, supply, held)
     return Plan(quote=plan.quote, decodes=plan.decodes, deferred=plan.deferred, wait=wait, stall=stall)
 
 

@@ -121,7 +121,9 @@ class PrefillDraft:
             wanted,
             view.align,
             price=lambda at: self.quote.admit(candidate, at),
-            can_wait=lambda at: is_busy and view.manager.plan.chunk_fits_alone(start, at),
+            can_wait=lambda at: (
+                (is_busy or self._is_held_elsewhere()) and view.manager.plan.chunk_fits_alone(start, at)
+            ),
         )
         if end is None:
             return self._note(request_id, "pages", self.quote.shortage)
@@ -134,6 +136,10 @@ class PrefillDraft:
         self._budget.spend(end - start, is_partial=end < goal)
         self._owners.add(waiting.request, candidate.tokens, start)
         return True
+
+    def _is_held_elsewhere(self) -> bool:
+        """Tell, while nothing of ours is active, whether sequences outside this scheduler hold pages."""
+        return self._view.manager.quote().supply != self._view.pool_pages
 
     def _most_tokens(self) -> int:
         longest = self._view.config.max_chunk_tokens

@@ -141,14 +141,16 @@ class Scheduler:
         counters.decode_tokens += len(plan.decodes)
         counters.prefill_tokens += plan.num_tokens - len(plan.decodes)
         counters.deferrals += len(plan.deferred)
-        is_computed = self._sequences.phase[rows] != Phase.FINISHED
+        is_computed = ~self._sequences.is_ended(rows)
+        samples = is_computed & (reservation.ends >= self._sequences.target[rows])
         return Step(
             rows=rows,
             starts=reservation.starts,
             ends=reservation.ends,
-            samples=is_computed & (reservation.ends >= self._sequences.target[rows]),
+            samples=samples,
             is_computed=is_computed,
-            num_decodes=len(plan.decodes),
+            is_whole=bool(is_computed.all()),
+            samples_all=bool(samples.all()),
             num_admitted=num_admitted,
         )
 
@@ -158,26 +160,26 @@ class Scheduler:
         A sequence that ended meanwhile takes no token; its pages return here, with its last open step.
         """
         sequences, rows = self._sequences, step.rows
-        is_ended = sequences.phase[rows] == Phase.FINISHED
-        takes = step.samples & ~is_ended
+        is_ended = sequences.is_ended(rows)
+        any_ended = bool(is_ended.any())
         histories = step.ends if step.is_whole else np.where(step.is_computed, step.ends, self._manager.history[rows])
-        self._manager.advance(rows, histories, np.where(takes, tokens, -1).astype(np.int32))
-        fed = rows[takes]
-        sequences.append(fed, tokens[takes], now=now)
-        is_stopped = sequences.is_at_stop(fed)
-        is_over = is_stopped | (sequences.num_tokens[fed] >= sequences.max_length[fed])
-        finished = tuple(
-            self._end_running(row, FinishReason.STOP if stopped else self._length_reason(row), now)
-            for row, stopped in zip(fed[is_over].tolist(), is_stopped[is_over].tolist(), strict=True)
-        )
-        if finished or is_ended.any():
-            self._close_settled(rows[sequences.phase[rows] == Phase.FINISHED])
+        if step.samples_all and not any_ended:
+            fed, drawn = rows, tokens
+            self._manager.advance(rows, histories, tokens)
+        else:
+            takes = step.samples & ~is_ended
+            fed, drawn = rows[takes], tokens[takes]
+            self._manager.advance(rows, histories, np.where(takes, tokens, -1))
+        sequences.append(fed, drawn, now=now)
+        finished = self._end_complete(fed, now)
+        if finished or any_ended:
+            self._close_settled(rows[sequences.is_ended(rows)])
         return Outcome(num_tokens=len(fed), finished=finished)
 
     def fail(self, step: Step, error: Exception, *, now: float) -> Outcome:
         """End the requests of a step whose reservation was rolled back, with reason ``error``."""
         sequences, rows = self._sequences, step.rows
-        live = rows[sequences.phase[rows] != Phase.FINISHED]
+        live = rows[~sequences.is_ended(rows)]
         facts = f"{type(error).__name__}: {error}"
         finished = tuple(self._end_running(row, FinishReason.ERROR, now, facts) for row in live.tolist())
         num_kept = len(rows) - step.num_admitted
@@ -231,6 +233,18 @@ class Scheduler:
             self._queue.push(request.request_id, queue_key(self.config.policy, request, order), waiting)
         sequences.release(rows)
         self._counters.suspended += len(rows)
+
+    def _end_complete(self, rows: Int64Array, now: float) -> tuple[RequestOutput, ...]:
+        """End the sequences whose last token is a stop token or their last allowed one."""
+        sequences = self._sequences
+        is_stopped = sequences.is_at_stop(rows)
+        is_over = is_stopped | (sequences.num_tokens[rows] >= sequences.max_length[rows])
+        if not is_over.any():
+            return ()
+        return tuple(
+            self._end_running(row, FinishReason.STOP if stopped else self._length_reason(row), now)
+            for row, stopped in zip(rows[is_over].tolist(), is_stopped[is_over].tolist(), strict=True)
+        )
 
     def _length_reason(self, row: int) -> FinishReason:
         sequences = self._sequences

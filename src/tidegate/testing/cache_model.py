@@ -5,12 +5,10 @@ Why here: the cache answers by formulas on arrays. This says what the answers me
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from math import lcm
 
 Tokens = tuple[int, ...]
 
@@ -137,68 +135,64 @@ class ModelSequence:
 class ModelTree:
     """What is cached, by presence: a block is its whole token prefix, in one scope and one group."""
 
-    def __init__(self, rules: Sequence[GroupRule]) -> None:
+    def __init__(self, rules: Sequence[GroupRule], unit: int) -> None:
         self._rules = tuple(rules)
-        self._blocks: list[set[tuple[Hashable, Tokens]]] = [set() for _ in rules]
+        self._unit = unit
+        self._blocks: dict[tuple[Hashable, int, int], set[Tokens]] = {}
         self._texts: dict[Hashable, set[Tokens]] = {}
 
     def publish(self, scope: Hashable, tokens: Sequence[int], group: int, block: int) -> None:
-        """Cache one full block of a group; of a state group, the snapshot after all of ``tokens``."""
+        """Cache one block of a group as far as ``tokens`` reach; of a state group, the state after all of them."""
         rule = self._rules[group]
-        end = len(tokens) if rule.is_state else (block + 1) * rule.block_tokens
-        self._blocks[group].add((scope, tuple(tokens[:end])))
+        end = len(tokens) if rule.is_state else min(len(tokens), (block + 1) * rule.block_tokens)
+        self._blocks.setdefault((scope, group, block), set()).add(tuple(tokens[:end]))
         self._texts.setdefault(scope, set()).add(tuple(tokens[:end]))
 
-    def publish_all(self, scope: Hashable, tokens: Sequence[int]) -> None:
-        """Cache every full block of every attention group and a snapshot at every length."""
+    def publish_full(self, scope: Hashable, tokens: Sequence[int]) -> None:
+        """Cache all blocks of the groups that keep everything."""
         for group, rule in enumerate(self._rules):
-            if rule.is_state:
-                for end in range(1, len(tokens) + 1):
-                    self.publish(scope, tokens[:end], group, 0)
-            else:
-                for block in range(len(tokens) // rule.block_tokens):
+            if rule.window is None and not rule.is_state:
+                for block in blocks_below(len(tokens), rule):
                     self.publish(scope, tokens, group, block)
 
-    def forget(self, scope: Hashable | None = None) -> None:
-        """Drop everything of one scope, or of all."""
-        for blocks in self._blocks:
-            blocks -= {entry for entry in blocks if scope is None or entry[0] == scope}
-        for known in [scope] if scope is not None else list(self._texts):
-            self._texts.pop(known, None)
+    def keep_checkpoint(self, scope: Hashable, tokens: Sequence[int]) -> None:
+        """Cache what the other groups need for the query after ``tokens``, and for the last of them again."""
+        for group, rule in enumerate(self._rules):
+            if rule.is_state:
+                self.publish(scope, tokens, group, 0)
+            elif rule.window is not None:
+                for block in _read_blocks(len(tokens), rule) | _read_blocks(len(tokens) - 1, rule):
+                    self.publish(scope, tokens, group, block)
 
     def raw_match(self, scope: Hashable, tokens: Sequence[int]) -> int:
         """Return how many leading tokens some cached text shares."""
         return max((_shared(text, tokens) for text in self._texts.get(scope, ())), default=0)
 
     def longest_reuse(self, scope: Hashable, tokens: Sequence[int], *, partial: bool = True) -> int:
-        """Return the largest reusable length: the raw match or a border of all groups' blocks, one token always left."""
+        """Return the largest reusable length: the raw match or a match unit's border, one token left to compute."""
         raw = min(self.raw_match(scope, tokens), len(tokens) - 1)
-        unit = lcm(*(rule.block_tokens for rule in self._rules if not rule.is_state))
-        candidates = {raw, *range(0, raw + 1, unit)} if partial else set(range(0, raw + 1, unit))
-        return max(length for length in candidates if self._can_reuse(scope, tuple(tokens[:length]), partial))
+        borders = set(range(0, raw + 1, self._unit))
+        candidates = borders | {raw} if partial else borders
+        return max(length for length in candidates if self._can_reuse(scope, tuple(tokens[:length])))
 
-    def _can_reuse(self, scope: Hashable, prefix: Tokens, partial: bool) -> bool:
-        return not prefix or all(self._has_group(scope, prefix, group, partial) for group in range(len(self._rules)))
+    def _can_reuse(self, scope: Hashable, prefix: Tokens) -> bool:
+        return not prefix or all(self._has_group(scope, prefix, group) for group in range(len(self._rules)))
 
-    def _has_group(self, scope: Hashable, prefix: Tokens, group: int, partial: bool) -> bool:
+    def _has_group(self, scope: Hashable, prefix: Tokens, group: int) -> bool:
         rule = self._rules[group]
         if rule.is_state:
-            return (scope, prefix) in self._blocks[group]
-        read = {position // rule.block_tokens for position in range(len(prefix)) if reads(len(prefix), position, rule)}
-        return all(self._has_block(scope, prefix, group, block, partial) for block in read)
+            return prefix in self._blocks.get((scope, group, 0), ())
+        return all(self._has_block(scope, prefix, group, block) for block in _read_blocks(len(prefix), rule))
 
-    def _has_block(self, scope: Hashable, prefix: Tokens, group: int, block: int, partial: bool) -> bool:
-        end = (block + 1) * self._rules[group].block_tokens
-        if end <= len(prefix):
-            return (scope, prefix[:end]) in self._blocks[group]
-        return partial and any(
-            known == scope and len(text) == end and text[: len(prefix)] == prefix for known, text in self._blocks[group]
-        )
+    def _has_block(self, scope: Hashable, prefix: Tokens, group: int, block: int) -> bool:
+        content = prefix[: (block + 1) * self._rules[group].block_tokens]
+        held = self._blocks.get((scope, group, block), ())
+        return any(text[: len(content)] == content for text in held)
 
 
-def shared_slots(tables: Sequence[dict[int, int]]) -> Counter[int]:
-    """Return how many sequences own each slot, given each one's block to slot table."""
-    return Counter(slot for table in tables for slot in table.values())
+def _read_blocks(query: int, rule: GroupRule) -> set[int]:
+    """Return the blocks below ``query`` that the query there reads."""
+    return {position // rule.block_tokens for position in range(query) if reads(query, position, rule)}
 
 
 def _shared(text: Tokens, tokens: Sequence[int]) -> int:

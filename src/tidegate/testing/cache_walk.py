@@ -27,6 +27,7 @@ _AMPLE_BYTES = 1 << 24
 def build_config(choose: Choose) -> KVCacheConfig:
     """Choose a model and the options of a small cache; its pools are ample."""
     layout = build_layout(choose)
+    has_state = any(spec.retention is Retention.STATE for spec in layout.layers)
     return KVCacheConfig(
         layers=layout.layers,
         device_bytes=_AMPLE_BYTES,
@@ -34,7 +35,7 @@ def build_config(choose: Choose) -> KVCacheConfig:
         max_seq_len=one_of(choose, (48, 32, 64)),
         tokens_per_block=layout.tokens_per_block,
         max_open_steps=one_of(choose, (2, 2, 3, 1)),
-        max_rewind_len=one_of(choose, (0, 0, 2, 4)),
+        max_rewind_len=0 if has_state else one_of(choose, (0, 0, 2, 4)),
         max_chunk_tokens=48,
         swa_scratch_reuse=not chance(choose, 15),
         enable_partial_reuse=not chance(choose, 25),
@@ -120,7 +121,9 @@ class CacheWalk:
 
     def check_reuse(self, candidate: Candidate) -> None:
         """Raise if a request would reuse what nobody computed in its scope, or all of its prompt."""
-        tokens, reused = tuple(map(int, candidate.tokens)), candidate.reused
+        tokens, reused = tuple(candidate.tokens.tolist()), self.manager.lookup(candidate)
+        if candidate.access != "none" and reused != self.manager.probe(tokens, candidate.scope).reused:
+            raise InternalError("a candidate and a probe of the same prompt disagree")
         salt = self.driver.salt_of(candidate.scope)
         if reused >= len(tokens) or (reused and (salt, tokens[:reused]) not in self._computed):
             raise InternalError(f"would reuse {reused} of {tokens}, which was never computed in {candidate.scope}")

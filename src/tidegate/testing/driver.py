@@ -43,15 +43,19 @@ class OpenStep:
 
 
 class StepDriver:
-    """Runs steps of one manager on one fake engine, greedily, and knows what every row should contain."""
+    """Runs steps of one manager on one fake engine, greedily, and knows what every row should contain.
 
-    def __init__(self, manager: KVCacheManager, engine: FakeEngine) -> None:
+    ``declares`` tells the engine so, too; without, the engine believes the cache, as it would in a runtime.
+    """
+
+    def __init__(self, manager: KVCacheManager, engine: FakeEngine, *, declares: bool = True) -> None:
         self.manager = manager
         self.engine = engine
         self.running: dict[int, Running] = {}
         self.open_steps: list[OpenStep] = []
         self.arenas: tuple[Int32Array, ...] = ()
         self.weights_epoch = 0
+        self._declares = declares
         self._salts: dict[tuple[ReuseScope, int], int] = {}
         engine.bind(manager.layout, manager.pools)
 
@@ -96,7 +100,8 @@ class StepDriver:
             rewind = self.manager.config.max_rewind_len
             model = ModelSequence(tokens, len(tokens), starts[int(row)], rewind)
             fresh[int(row)] = Running(int(row), candidate.scope, self.salt_of(candidate.scope), model)
-            self.engine.declare(int(row), tokens[: model.history], fresh[int(row)].salt)
+            if self._declares:
+                self.engine.declare(int(row), tokens[: model.history], fresh[int(row)].salt)
         self.arenas = tuple(tables.slots for tables in pages.groups)
         return OpenStep(pages, [fresh.get(row) or self.running[row] for row in pages.rows.tolist()])
 
@@ -162,9 +167,11 @@ class StepDriver:
         ]
 
     def rewind(self, row: int, history: int) -> None:
-        """Go back; the next token to compute stays known."""
-        self.manager.rewind(np.array([row]), np.array([history]))
-        self.running[row].model.rewind(history)
+        """Go back; the prompt and the next token to compute stay known."""
+        model = self.running[row].model
+        known = max(history + 1, model.num_prompt)
+        self.manager.rewind(np.array([row]), np.array([history]), np.array([known]))
+        model.rewind(history)
         self.running[row].cut()
 
     def fork(self, row: int) -> int:
@@ -174,7 +181,8 @@ class StepDriver:
         model = replace(source.model, tokens=list(source.model.tokens), ends=[])
         model.settled = source.model.settled
         self.running[child] = Running(child, source.scope, source.salt, model)
-        self.engine.declare(child, model.tokens[: model.history], source.salt)
+        if self._declares:
+            self.engine.declare(child, model.tokens[: model.history], source.salt)
         return child
 
     def close(self, row: int) -> None:

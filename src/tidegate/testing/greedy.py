@@ -12,9 +12,9 @@ PLAIN = ReuseScope()
 """The scope of requests that name none."""
 
 
-def drive(config: KVCacheConfig) -> StepDriver:
+def drive(config: KVCacheConfig, *, declares: bool = True) -> StepDriver:
     """Return a driver over a new manager and a fake engine with the configured layers."""
-    return StepDriver(KVCacheManager(config), FakeEngine(config.layers))
+    return StepDriver(KVCacheManager(config), FakeEngine(config.layers), declares=declares)
 
 
 def run_step(driver: StepDriver, grow: Sequence[Growth] = (), admit: Sequence[Admission] = ()) -> OpenStep | None:
@@ -31,7 +31,8 @@ def run_step(driver: StepDriver, grow: Sequence[Growth] = (), admit: Sequence[Ad
 def start(driver: StepDriver, tokens: Sequence[int], chunk: int | None = None, scope: ReuseScope = PLAIN) -> int:
     """Admit a prompt, prefill it in chunks of at most ``chunk``, and return its row."""
     candidate = driver.manager.candidate(tokens, scope)
-    step = run_step(driver, admit=[(candidate, min(len(tokens), candidate.reused + (chunk or len(tokens))))])
+    first = driver.manager.lookup(candidate) + (chunk or len(tokens))
+    step = run_step(driver, admit=[(candidate, min(len(tokens), first))])
     assert step is not None, "the prompt does not fit"
     row = step.sequences[0].row
     while (history := driver.running[row].model.history) < len(tokens):
