@@ -26,7 +26,7 @@ def ample(choose: Choose, *, only_full: bool, partial: bool) -> StepDriver:
     return drive(
         KVCacheConfig(
             layers=layers,
-            device_bytes=1 << 24,
+            device_bytes=1 << 19,
             max_sequences=4,
             max_seq_len=LENGTH + 8,
             tokens_per_block=layout.tokens_per_block,

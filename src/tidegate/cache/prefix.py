@@ -101,10 +101,12 @@ class Matcher:
 
     def _one_checkpoint(self, path: Path, length: int) -> list[tuple[Held, ...]] | None:
         """Pages for ``length`` from a single checkpoint, the usual case."""
-        for node, _ in reversed(path):
+        for node, same in reversed(path):
             for checkpoint in reversed(node.checkpoints or ()):
                 if checkpoint.position < length:
                     break
+                if _agrees_up_to(checkpoint, node, same) < length:
+                    continue
                 found = [self._serve(rows, checkpoint, i, length) for i, rows in enumerate(self._tree.special)]
                 if None not in found:
                     return [part for part in found if part is not None]
@@ -139,15 +141,16 @@ class Matcher:
         if not len(lengths):
             return 0, []
         possible = np.ones(len(lengths), np.bool_)
-        checkpoints = {id(c): c for node, _ in path for c in node.checkpoints or ()}.values()
+        agreed = {c: _agrees_up_to(c, node, same) for node, same in path for c in node.checkpoints or ()}
+        checkpoints = agreed.keys()
         tables: list[Int32Array] = []
         for index, rows in enumerate(self._tree.special):
             if rows.group.retention is Retention.STATE:
-                positions = [c.position for c in checkpoints if rows.pool.slot[c.windows[index][1][0]] >= 0]
+                positions = [c.position for c in checkpoints if c.position <= agreed[c] and rows.pool.slot[c.windows[index][1][0]] >= 0]
                 possible &= np.isin(lengths, positions)
                 tables.append(np.empty(0, np.int32))
                 continue
-            table = self._presence(rows, index, raw, list(checkpoints))
+            table = self._presence(rows, index, raw, agreed)
             tables.append(table)
             low, high, sinks = needed_block_arrays(rows, lengths)
             missing = np.concatenate([[0], np.cumsum(table < 0)])
@@ -157,15 +160,16 @@ class Matcher:
         best = int(lengths[np.flatnonzero(possible)[-1]])
         return best, [self._from_table(i, best, tables[i], list(checkpoints)) for i in range(len(tables))]
 
-    def _presence(self, rows: GroupRows, index: int, raw: int, checkpoints: list[Checkpoint]) -> Int32Array:
+    def _presence(self, rows: GroupRows, index: int, raw: int, agreed: dict[Checkpoint, int]) -> Int32Array:
         """Page of each block of a windowed group that some checkpoint keeps, -1 elsewhere."""
         table = np.full(ceil_div(raw, rows.group.block_tokens), BAD_PAGE, np.int32)
-        for checkpoint in checkpoints:
+        for checkpoint, length in agreed.items():
             first, pages = checkpoint.windows[index]
             sinks = checkpoint.sinks[index]
+            stop = min(len(table), ceil_div(length, rows.group.block_tokens))
             for start, part in ((first, pages), (0, sinks)):
-                if part is not None and start < len(table):
-                    table[start : start + len(part)] = part[: len(table) - start]
+                if part is not None and start < stop:
+                    table[start : min(start + len(part), stop)] = part[: stop - start]
         if rows.pool.doomed:
             table[rows.pool.slot[table] < 0] = BAD_PAGE
         return table
@@ -194,6 +198,16 @@ class Matcher:
             else:
                 held.append(next(special_parts))
         return tuple(held)
+
+
+def _agrees_up_to(checkpoint: Checkpoint, node: Node, same: int) -> int:
+    """How far the text of a checkpoint that ``node`` lists is the looked-up one, of which ``same`` tokens match here.
+
+    A node's tail is only the text of checkpoints at home in it: others go on in a child.
+    """
+    if node.row < 0 and checkpoint.home is not node:
+        same = min(same, len(node.data) // TOKEN_BYTES)
+    return node.start + same
 
 
 def needed_blocks(rows: GroupRows, length: int) -> tuple[int, int, int]:

@@ -263,9 +263,9 @@ def misuse(walk: CacheWalk) -> None:
     row = one_of(walk.choose, list(walk.driver.running))
     model = walk.driver.running[row].model
     rows, one = np.array([row]), np.array([-1])
-    if model.ends:
+    if model.steps:
         calls: list[Callable[[], object]] = [
-            lambda: walk.manager.advance(rows, np.array([model.ends[0] + 1]), one),
+            lambda: walk.manager.advance(rows, np.array([model.steps[0][1] + 1]), one),
             lambda: walk.manager.advance(rows, np.array([model.history - 1]), one),
             lambda: walk.manager.rewind(rows, np.array([model.history])),
             lambda: walk.manager.close(rows),

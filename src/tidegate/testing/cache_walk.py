@@ -21,7 +21,7 @@ from tidegate.testing.table_check import check_owned, check_sharing
 
 VOCAB_SIZE = 3
 SCOPES = (ReuseScope(), ReuseScope(salt="a"), ReuseScope(lora_id="a"))
-_AMPLE_BYTES = 1 << 24
+_AMPLE_BYTES = 1 << 19
 
 
 def build_config(choose: Choose) -> KVCacheConfig:
@@ -80,13 +80,13 @@ class CacheWalk:
     @property
     def idle(self) -> list[Running]:
         """Running sequences without an open step."""
-        return [running for running in self.driver.running.values() if not running.model.ends]
+        return [running for running in self.driver.running.values() if not running.model.steps]
 
     def growable(self) -> list[Running]:
         """Return running sequences that can take one more step."""
         most = self.config.max_open_steps
         everyone = self.driver.running.values()
-        return [r for r in everyone if len(r.model.ends) < most and r.model.capacity < self.limit(r)]
+        return [r for r in everyone if len(r.model.steps) < most and r.model.capacity < self.limit(r)]
 
     def limit(self, running: Running) -> int:
         """Return how far a sequence's next step may reach, drafts included."""
@@ -104,9 +104,9 @@ class CacheWalk:
     def see(self, step: OpenStep) -> None:
         """Count what a dispatched step covers."""
         self.counts["copies"] += bool(step.pages.copies)
-        self.counts["overlap"] += any(len(sequence.model.ends) > 1 for sequence in step.sequences)
+        self.counts["overlap"] += any(len(sequence.model.steps) > 1 for sequence in step.sequences)
         self.counts["scratch"] += any(
-            scratch_blocks(*(running.model.history, *running.model.ends)[-2:], rule, self.config.max_rewind_len)
+            scratch_blocks(*running.model.steps[-1], rule, self.config.max_rewind_len)
             for running in step.sequences
             for rule in self.rules
         )
@@ -146,8 +146,8 @@ class CacheWalk:
         for sequence in running:
             model, row = sequence.model, sequence.row
             found = (self.manager.history[row], self.manager.capacity[row], self.manager.num_open[row])
-            if found != (model.history, model.capacity, len(model.ends)):
-                raise InternalError(f"row {row}: cursors {found}, not H={model.history} C={model.ends}")
+            if found != (model.history, model.capacity, len(model.steps)):
+                raise InternalError(f"row {row}: cursors {found}, not H={model.history} C={model.steps}")
             for group, (rule, arena) in enumerate(zip(self.rules, self.driver.arenas, strict=False)):
                 check_owned(sequence, group, rule, arena)
         if self.driver.arenas:

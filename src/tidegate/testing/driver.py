@@ -178,7 +178,7 @@ class StepDriver:
         """Fork once and return the new row."""
         source = self.running[row]
         child = int(self.manager.fork(row)[0])
-        model = replace(source.model, tokens=list(source.model.tokens), ends=[])
+        model = replace(source.model, tokens=list(source.model.tokens), steps=[])
         model.settled = source.model.settled
         self.running[child] = Running(child, source.scope, source.salt, model)
         if self._declares:

@@ -32,7 +32,7 @@ class Running:
     def furthest_end(self) -> int:
         """Where a next step may end if each of its tokens is to be known when it runs."""
         known = len(self.model.tokens)
-        for end in self.model.ends:
+        for _, end in self.model.steps:
             known = max(known, end + 1)
         return known
 

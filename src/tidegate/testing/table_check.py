@@ -24,7 +24,7 @@ def check_owned(running: Running, group: int, rule: GroupRule, slots: Int32Array
     if found != model.owned(rule):
         raise InternalError(
             f"row {running.row}, group {group}: blocks {sorted(found)} own a page, not {sorted(model.owned(rule))}; "
-            f"D={model.settled} H={model.history} C={model.ends}"
+            f"D={model.settled} H={model.history} C={model.steps}"
         )
 
 
