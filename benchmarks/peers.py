@@ -48,19 +48,28 @@ class PeerPaths:
 class _Process:
     child: subprocess.Popen[str]
     errors: IO[bytes]
+    version: str = ""
 
     def ask(self, call: PeerCall) -> Rows | str:
-        assert self.child.stdin is not None and self.child.stdout is not None
+        assert self.child.stdin is not None
         try:
             self.child.stdin.write(json.dumps({"call": call.call, "arguments": dict(call.arguments)}) + "\n")
             self.child.stdin.flush()
-            line = self.child.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if not line:
+            answer = self._answer()
+            if "version" in answer:
+                self.version = answer["version"]
+                answer = self._answer()
+        except (BrokenPipeError, EOFError):
             return f"the process ended: {self._last_words()}"
-        answer = json.loads(line)
         return answer["rows"] if "rows" in answer else str(answer["error"])
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.child.stdout is not None
+        line = self.child.stdout.readline()
+        if not line:
+            raise EOFError
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def close(self) -> None:
         """Let it read the end of its input; a process that does not end by itself is killed."""
@@ -88,6 +97,11 @@ class Peers:
     paths: PeerPaths
     complaints: dict[str, str] = field(default_factory=dict)
     _processes: dict[str, _Process] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> list[str]:
+        """Package and version of each peer that has answered."""
+        return sorted({process.version for process in self._processes.values() if process.version})
 
     def __enter__(self) -> Peers:
         return self

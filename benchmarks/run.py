@@ -81,12 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.peers:
         with Peers(PeerPaths.from_environment()) as peers:
             results = run(bars, options.rounds, peers)
-            complaints = peers.complaints
+            notes = [f"peer {name}" for name in peers.versions]
+            notes += [f"peer {name}: {why}" for name, why in peers.complaints.items()]
     else:
-        results, complaints = run(bars, options.rounds, None), {}
-    print(table(results))
-    for name, why in complaints.items():
-        print(f"peer {name}: {why}")
+        results, notes = run(bars, options.rounds, None), []
+    print("\n".join([table(results), *notes]))
     if options.json:
         _write(options.json, [result.record() for result in results])
     if options.out:

@@ -37,8 +37,10 @@ def test_one_process_answers_several_calls(paths: PeerPaths) -> None:
     with Peers(paths) as peers:
         answers = peers.ask_all([call(2), call(5)])
         again = peers.ask_all([call(2)])
+        versions = peers.versions
 
     assert answers[call(5)] == [{"name": "decode", "median": 15, "page": 16}]
+    assert versions == ["sglang of unknown version"]
     assert again[call(2)] == answers[call(2)]
     assert peers.complaints == {}
 
