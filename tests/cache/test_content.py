@@ -50,7 +50,7 @@ def driver(request: pytest.FixtureRequest) -> StepDriver:
             layers=MODELS[request.param],
             max_sequences=4,
             max_seq_len=64,
-            device_bytes=1 << 20,
+            device_bytes=1 << 16,
             tokens_per_block=4,
         )
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.cache.ranges import Rule, live, scratch, scratch_need, stale, subtract, window_peak
+from tidegate.cache.ranges import OpenStep, Rule, live, scratch, scratch_need, stale, subtract, window_peak
 from tidegate.testing.cache_model import (
     GroupRule,
     ModelSequence,
@@ -67,9 +67,10 @@ def test_live_is_what_may_still_be_read_less_scratch(
     group: GroupRule, ends: list[int], below: int, rewind: int
 ) -> None:
     settled = max(0, ends[0] - below)
-    runs = live(settled, ends, [True] * (len(ends) - 1), rule_for(group, rewind))
+    spans = tuple(pairwise(ends))
+    runs = live(settled, ends[-1], [OpenStep(*span) for span in spans], rule_for(group, rewind))
 
-    assert set().union(*map(blocks, runs)) == live_blocks(settled, tuple(ends), group, rewind)
+    assert set().union(*map(blocks, runs)) == live_blocks(settled, ends[-1], spans, group, rewind)
     assert runs == sorted(runs) and all(begin < end for begin, end in runs)
 
 
@@ -77,7 +78,8 @@ def test_live_is_what_may_still_be_read_less_scratch(
 def test_without_scratch_every_block_of_an_open_step_owns_a_page(
     group: GroupRule, ends: list[int], rewind: int
 ) -> None:
-    runs = live(ends[0], ends, [False] * (len(ends) - 1), rule_for(group, rewind))
+    steps = [OpenStep(*span, scratch=False) for span in pairwise(ends)]
+    runs = live(ends[0], ends[-1], steps, rule_for(group, rewind))
 
     written = blocks_below(ends[-1], group) - blocks_below(ends[0], group)
     assert written <= set().union(set(), *map(blocks, runs))
@@ -88,9 +90,10 @@ def test_scratch_need_is_the_largest_of_the_open_steps(
     group: GroupRule, ends: list[int], rewind: int, per_slot: int
 ) -> None:
     rule = rule_for(group, rewind)._replace(scratch_per_slot=per_slot)
-    steps = [len(scratch_blocks(*pair, group, rewind)) for pair in itertools.pairwise(ends)]
+    sizes = [len(scratch_blocks(*span, group, rewind)) for span in pairwise(ends)]
 
-    assert scratch_need(ends, [True] * len(steps), rule) == max((-(-n // per_slot) for n in steps), default=0)
+    need = scratch_need([OpenStep(*span) for span in pairwise(ends)], rule)
+    assert need == max((-(-size // per_slot) for size in sizes), default=0)
 
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
@@ -117,7 +120,7 @@ def test_window_peak_is_the_most_any_position_needs(
 ) -> None:
     group = GroupRule(block_tokens, window)
     counts = [
-        len(live_blocks(settled, (settled + rewind, settled + rewind + unsettled), group, rewind))
+        len(live_blocks(settled, settled + rewind + unsettled, (), group, rewind))
         for settled in range(3 * window + 2 * block_tokens)
     ]
 
@@ -132,21 +135,21 @@ def test_no_query_reads_a_lost_position_and_no_settle_needs_a_page(
     sequence = ModelSequence([], 0, 0, rewind)
     held: dict[int, set[int]] = {}
     for _ in range(12):
-        if data.draw(st.booleans()) and len(sequence.ends) < 3:
+        if data.draw(st.booleans()) and len(sequence.steps) < 3:
             sequence.open(sequence.capacity + data.draw(st.sampled_from((1, 1, 2, 5, 13, 40))))
             _follow(held, sequence, group, may_acquire=True)
-        elif sequence.ends:
+        elif sequence.steps:
             _compute(held, sequence, group, rewind)
-            end = sequence.ends[0]
+            end = sequence.steps[0][1]
             options = [h for h in range(sequence.history, end + 1) if sequence.can_settle(h, [group])]
-            if len(sequence.ends) > 1:
+            if len(sequence.steps) > 1:
                 options = [h for h in options if h == end]
             sequence.settle(data.draw(st.sampled_from(options)))
             _follow(held, sequence, group, may_acquire=False)
 
 
 def _compute(held: dict[int, set[int]], sequence: ModelSequence, group: GroupRule, rewind: int) -> None:
-    begin, end = sequence.history, sequence.ends[0]
+    begin, end = sequence.steps[0]
     passing = scratch_blocks(begin, end, group, rewind)
     for position in range(begin, end):
         block = position // group.block_tokens

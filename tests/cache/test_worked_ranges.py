@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.cache.ranges import Rule, ceil_div, count, live, scratch, scratch_need, scratch_slots, stale, window_peak
+from tidegate.cache.ranges import (
+    OpenStep,
+    Rule,
+    ceil_div,
+    count,
+    live,
+    scratch,
+    scratch_need,
+    scratch_slots,
+    stale,
+    window_peak,
+)
 
 
 def rule(block_tokens: int, window: int, *, sinks: int = 0, per_slot: int = 1, rewind: int = 0) -> Rule:
@@ -49,16 +60,18 @@ def test_a_prefill_of_32_layers_takes_5_slots_where_plain_allocation_takes_32() 
     passing = scratch(0, 1024, coalesced)
 
     assert scratch_slots(passing, coalesced) == 1
-    assert live(0, [0, 1024], [True], coalesced) == [(28, 32)]
-    assert count(live(0, [0, 1024], [True], coalesced)) + scratch_need([0, 1024], [True], coalesced) == 5
-    assert count(live(0, [0, 1024], [False], coalesced)) == 32
+    step = OpenStep(0, 1024)
+    assert live(0, 1024, [step], coalesced) == [(28, 32)]
+    assert count(live(0, 1024, [step], coalesced)) + scratch_need([step], coalesced) == 5
+    assert count(live(0, 1024, [step._replace(scratch=False)], coalesced)) == 32
 
 
 def test_need_is_not_monotone_in_capacity() -> None:
     coalesced = rule(32, 128, per_slot=32)
 
     def need(end: int) -> int:
-        return count(live(0, [0, end], [True], coalesced)) + scratch_need([0, end], [True], coalesced)
+        step = OpenStep(0, end)
+        return count(live(0, end, [step], coalesced)) + scratch_need([step], coalesced)
 
     assert (need(1024), need(1022)) == (5, 6)
 
@@ -66,7 +79,7 @@ def test_need_is_not_monotone_in_capacity() -> None:
 def test_blocks_that_the_next_chunk_reads_stay_while_the_first_is_in_flight() -> None:
     chunked = rule(32, 128)
 
-    runs = live(0, [0, 1024, 2048], [True, True], chunked)
+    runs = live(0, 2048, [OpenStep(0, 1024), OpenStep(1024, 2048)], chunked)
 
     kept = {block for begin, end in runs for block in range(begin, end)}
     assert {28, 29, 30, 31} <= kept

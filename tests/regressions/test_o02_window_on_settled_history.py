@@ -29,7 +29,9 @@ def test_blocks_leave_the_window_on_settled_history_only() -> None:
     first, _ = driver.open(_plan(driver, row, 20))
     kept = dict(enumerate(driver.arenas[0][row].tolist()))
     driver.open(_plan(driver, row, 24))
-    competing = start(driver, [9] * 12)
+    plan = driver.plan(admit=[(driver.manager.candidate([9] * 12), 12)])
+    assert plan is not None
+    competing = driver.open(plan)[0].sequences[0].row
 
     assert {block: kept[block] for block in (2, 3)} == {b: int(driver.arenas[0][row, b]) for b in (2, 3)}
     assert kept[2] not in driver.arenas[0][competing].tolist()

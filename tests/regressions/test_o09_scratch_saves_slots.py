@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidegate.cache import KVCacheConfig, KVCacheManager
-from tidegate.testing.greedy import decode, drive, expected
+from tidegate.testing.greedy import decode, drive, expected, run_step
 from tidegate.testing.layouts import stacked, window
 
 PROMPT = [token * 5 % 31 for token in range(1024)]
@@ -37,13 +37,23 @@ def test_slots_of_a_prefill_of_1024_tokens(is_on: bool, slots: int) -> None:
 
 def test_the_same_bytes_admit_longer_chunks() -> None:
     in_bytes = replace(CONFIG, pool_slots=None, device_bytes=20 * 32 * 32 * 32)
-    on, off = KVCacheManager(in_bytes, with_memory=False), None
-    assert on.plan.fits_alone(1024)
-    try:
-        off = KVCacheManager(replace(in_bytes, swa_scratch_reuse=False), with_memory=False)
-    except Exception as error:
-        assert "slots" in str(error)
-    assert off is None or not off.plan.fits_alone(1024)
+    longest = {}
+    for is_on in (True, False):
+        manager = KVCacheManager(replace(in_bytes, swa_scratch_reuse=is_on), with_memory=False)
+        ends = range(32, 1025, 32)
+        longest[is_on] = max(end for end in ends if manager.quote().admit(manager.candidate(PROMPT), end))
+
+    assert longest[True] == 1024
+    assert longest[False] < 1024
+
+
+def test_scratch_blocks_used_are_counted() -> None:
+    driver = drive(CONFIG)
+    run_step(driver, admit=[(driver.manager.candidate(PROMPT), 1024)])
+
+    (group,) = driver.manager.statistics().groups
+    assert group.scratch_blocks_served == 28
+    assert group.scratch == 0
 
 
 def test_no_scratch_block_is_offered_for_reuse() -> None:

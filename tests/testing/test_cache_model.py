@@ -49,7 +49,7 @@ def test_a_state_is_reused_only_at_its_snapshot() -> None:
 
 
 def test_a_plain_window_owns_what_the_next_query_reads() -> None:
-    assert live_blocks(32, (32, 33), WINDOW, 0) == {6, 7, 8}
+    assert live_blocks(32, 33, ((32, 33),), WINDOW, 0) == {6, 7, 8}
 
 
 def test_settling_below_the_slack_keeps_what_a_rewind_may_read() -> None:

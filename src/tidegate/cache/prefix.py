@@ -101,12 +101,12 @@ class Matcher:
 
     def _one_checkpoint(self, path: Path, length: int) -> list[tuple[Held, ...]] | None:
         """Pages for ``length`` from a single checkpoint, the usual case."""
-        for node, _ in reversed(path):
+        for node, same in reversed(path):
             for checkpoint in reversed(node.checkpoints or ()):
                 if checkpoint.position < length:
                     break
-                if checkpoint.home is not node and length > node.end:
-                    continue  # of a branch that parts from ours after this node
+                if _agrees_up_to(checkpoint, node, same) < length:
+                    continue
                 found = [self._serve(rows, checkpoint, i, length) for i, rows in enumerate(self._tree.special)]
                 if None not in found:
                     return [part for part in found if part is not None]
@@ -201,12 +201,22 @@ class Matcher:
         return tuple(held)
 
 
+def _agrees_up_to(checkpoint: Checkpoint, node: Node, same: int) -> int:
+    """How far a listed checkpoint's text is the looked-up one, of which ``same`` tokens match in ``node``.
+
+    A node's tail is only the text of checkpoints at home in it: others go on in a child.
+    """
+    if node.row < 0 and checkpoint.home is not node:
+        same = min(same, len(node.data) // TOKEN_BYTES)
+    return node.start + same
+
+
 def _on_path(path: Path) -> list[tuple[Checkpoint, int]]:
-    """Checkpoints along a path, each with the length up to which its tokens are the path's."""
+    """Checkpoints along a path, each with the length up to which its text is the path's."""
     found: dict[int, tuple[Checkpoint, int]] = {}
-    for node, _ in path:
+    for node, same in path:
         for checkpoint in node.checkpoints or ():
-            found[id(checkpoint)] = (checkpoint, checkpoint.position if checkpoint.home is node else node.end)
+            found[id(checkpoint)] = (checkpoint, _agrees_up_to(checkpoint, node, same))
     return list(found.values())
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
 
 Tokens = tuple[int, ...]
+Span = tuple[int, int]
+"""The positions an open step computes: it keeps its begin when the step before it settles short of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,10 @@ def scratch_blocks(previous: int, end: int, rule: GroupRule, max_rewind_len: int
 
 
 @lru_cache(maxsize=1 << 16)
-def live_blocks(settled: int, cursors: tuple[int, ...], rule: GroupRule, max_rewind_len: int) -> frozenset[int]:
-    """Return the blocks that own a page: ``cursors`` are the history and the end of each open step."""
-    live = {block for block in blocks_below(cursors[-1], rule) if not is_stale(block, settled, rule)}
-    for previous, end in pairwise(cursors):
-        live -= scratch_blocks(previous, end, rule, max_rewind_len)
-    return frozenset(live)
+def live_blocks(settled: int, capacity: int, steps: tuple[Span, ...], rule: GroupRule, rewind: int) -> frozenset[int]:
+    """Return the blocks that own a page: what may still be read below ``capacity``, less the steps' scratch."""
+    live = {block for block in blocks_below(capacity, rule) if not is_stale(block, settled, rule)}
+    return frozenset(live.difference(*(scratch_blocks(begin, end, rule, rewind) for begin, end in steps)))
 
 
 @dataclass(slots=True)
@@ -82,7 +81,7 @@ class ModelSequence:
     history: int
     max_rewind_len: int
     settled: int = 0
-    ends: list[int] = field(default_factory=list)
+    steps: list[Span] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.settled = self.history
@@ -90,21 +89,23 @@ class ModelSequence:
     @property
     def capacity(self) -> int:
         """The end of the newest open step, or the history."""
-        return self.ends[-1] if self.ends else self.history
+        return self.steps[-1][1] if self.steps else self.history
 
     def owned(self, rule: GroupRule) -> frozenset[int]:
         """Return the blocks that own a page now."""
-        return live_blocks(self.settled, (self.history, *self.ends), rule, self.max_rewind_len)
+        return live_blocks(self.settled, self.capacity, tuple(self.steps), rule, self.max_rewind_len)
 
     def open(self, end: int) -> None:
         """Dispatch a step up to ``end``."""
         assert end >= self.capacity, f"a step cannot end at {end}, below {self.capacity}"
-        self.ends.append(end)
+        self.steps.append((self.capacity, end))
 
     def can_settle(self, history: int, rules: Sequence[GroupRule]) -> bool:
         """Tell whether the oldest open step may settle there."""
-        end = self.ends[0]
+        begin, end = self.steps[0]
         if not self.history <= history <= end:
+            return False
+        if len(self.steps) > 1 and history < end - self.max_rewind_len:
             return False
         if history == self.history or history == end:
             return True
@@ -114,20 +115,20 @@ class ModelSequence:
         return all(
             is_stale(block, settled, rule)
             for rule in rules
-            for block in scratch_blocks(self.history, end, rule, self.max_rewind_len)
+            for block in scratch_blocks(begin, end, rule, self.max_rewind_len)
             if positions_of(block, rule)[0] < history
         )
 
     def settle(self, history: int) -> None:
         """Settle the oldest open step at ``history``."""
-        end = self.ends.pop(0)
+        _, end = self.steps.pop(0)
         if history != self.history:
             self.settled = max(self.settled, min(history, end - self.max_rewind_len))
         self.history = history
 
     def rewind(self, history: int) -> None:
-        """Go back to ``history`` and forget the tokens from there on, but for the next one to compute."""
-        assert not self.ends and self.settled <= history < self.history
+        """Go back to ``history`` and forget the tokens from there on, but for the prompt and the next to compute."""
+        assert not self.steps and self.settled <= history < self.history
         self.history = history
         del self.tokens[max(history + 1, self.num_prompt) :]
 

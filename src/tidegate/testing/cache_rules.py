@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.base import EngineError, InternalError, StateError
+from tidegate.base import EngineError, InternalError, OutOfPages, StateError
 from tidegate.cache import Candidate
 from tidegate.testing.cache_walk import CacheWalk
 from tidegate.testing.choices import chance, one_of, subset
@@ -61,7 +61,7 @@ def open_step(walk: CacheWalk) -> None:
     else:
         step, suspended = walk.driver.open(plan)
         _follow(walk, plan, step)
-        walk.waiting += suspended
+        walk.wait(suspended)
 
 
 def _plan(walk: CacheWalk) -> Plan | None:
@@ -95,6 +95,7 @@ def _first_end(walk: CacheWalk, candidate: Candidate) -> int:
 
 def _follow(walk: CacheWalk, plan: Plan, step: OpenStep) -> None:
     walk.see(step)
+    walk.waiting = [candidate for candidate in walk.waiting if candidate not in plan.admitted]
     walk.counts["kept"] += 1
     walk.counts["victims"] += len(plan.victims)
 
@@ -115,11 +116,13 @@ def _abandon(walk: CacheWalk, plan: Plan, how: str) -> None:
 def _abort(walk: CacheWalk, plan: Plan, *, is_run: bool) -> None:
     """Fail a dispatched step, before or in the middle of its forward: live sequences must be as they were."""
     rows = sorted(set(walk.driver.running) - set(plan.victims))
-    before = walk.observe_rows(rows)
+    is_run = is_run and not walk.has_state
+    before = walk.observe_owned(rows) if rows else None
     suspended = []
     try:
         with walk.manager.reserve(plan.quote) as reservation:
             step = walk.driver.begin(reservation.dispatch(), reservation.admitted)
+            walk.manager.copy_pages(step.pages.copies)
             suspended = list(reservation.suspended)
             starts = step.pages.starts.tolist()
             if is_run and any(one.computed == begin for one, begin in zip(step.sequences, starts, strict=True)):
@@ -131,9 +134,10 @@ def _abort(walk: CacheWalk, plan: Plan, *, is_run: bool) -> None:
             raise
     for row in plan.victims:
         del walk.driver.running[row]
-    walk.waiting += suspended
-    if walk.observe_rows(rows) != before:
-        raise InternalError("an abort after dispatch changed a live sequence")
+    walk.wait(suspended)
+    after = walk.observe_owned(rows) if rows else None
+    if after != before:
+        raise InternalError(f"an abort after dispatch changed a live sequence: {before} became {after}")
     walk.counts["aborted"] += 1
 
 
@@ -161,10 +165,12 @@ def _drafts(walk: CacheWalk, running: Running, end: int) -> list[int]:
 def settle(walk: CacheWalk) -> None:
     """The oldest open step's output is known: accept all of it, less within the slack, or nothing."""
     step = walk.driver.open_steps[0]
-    if not step.is_executed and chance(walk.choose, 90):
-        execute(walk)
-    elif not step.is_executed:
-        walk.driver.drop(step)
+    if not step.is_executed:
+        can_drop = all(one.model.can_settle(one.model.history, walk.rules) for one in step.sequences)
+        if can_drop and chance(walk.choose, 10):
+            walk.driver.drop(step)
+        else:
+            execute(walk)
     furthest = walk.driver.acceptable(step)
     histories = [_history(walk, *pair) for pair in zip(step.sequences, furthest, strict=True)]
     walk.driver.settle(histories)
@@ -173,13 +179,11 @@ def settle(walk: CacheWalk) -> None:
 
 
 def _history(walk: CacheWalk, running: Running, most: int) -> int:
-    if chance(walk.choose, 80):
+    if walk.has_state or chance(walk.choose, 80):
         wanted = most
     else:
         wanted = walk.choose(running.model.history, most)
-    if running.model.can_settle(wanted, walk.rules):
-        return wanted
-    return running.model.history
+    return wanted if running.model.can_settle(wanted, walk.rules) else most
 
 
 def rewind(walk: CacheWalk) -> None:
@@ -207,14 +211,20 @@ def suspend(walk: CacheWalk) -> None:
     candidate = walk.driver.suspend(running.row)
     if candidate.tokens.tolist() != tokens:
         raise InternalError(f"suspended with {candidate.tokens.tolist()}, knew {tokens}")
-    walk.check_reuse(candidate)
-    walk.waiting.append(candidate)
+    walk.wait([candidate])
     walk.counts["suspended"] += 1
 
 
 def fork(walk: CacheWalk) -> None:
     """A sequence is continued twice."""
-    walk.driver.fork(one_of(walk.choose, walk.idle).row)
+    before = walk.observe()
+    try:
+        walk.driver.fork(one_of(walk.choose, walk.idle).row)
+    except OutOfPages:
+        if not walk.has_state:
+            raise
+        _unchanged(walk, before, "a refused fork")
+        return
     walk.counts["forked"] += 1
 
 
@@ -263,9 +273,9 @@ def misuse(walk: CacheWalk) -> None:
     row = one_of(walk.choose, list(walk.driver.running))
     model = walk.driver.running[row].model
     rows, one = np.array([row]), np.array([-1])
-    if model.ends:
+    if model.steps:
         calls: list[Callable[[], object]] = [
-            lambda: walk.manager.advance(rows, np.array([model.ends[0] + 1]), one),
+            lambda: walk.manager.advance(rows, np.array([model.steps[0][1] + 1]), one),
             lambda: walk.manager.advance(rows, np.array([model.history - 1]), one),
             lambda: walk.manager.rewind(rows, np.array([model.history])),
             lambda: walk.manager.close(rows),
@@ -321,9 +331,9 @@ RULES: dict[str, Rule] = {
     "open_step": Rule(40, lambda walk: bool(walk.growable() or walk.waiting), open_step),
     "execute": Rule(30, lambda walk: any(not step.is_executed for step in walk.driver.open_steps), execute),
     "settle": Rule(26, lambda walk: bool(walk.driver.open_steps), settle),
-    "rewind": Rule(6, lambda walk: any(r.model.settled < r.model.history for r in walk.idle), rewind),
+    "rewind": Rule(20, lambda walk: any(r.model.settled < r.model.history for r in walk.idle), rewind),
     "suspend": Rule(3, lambda walk: bool(walk.idle), suspend),
-    "fork": Rule(4, _has_room, fork),
+    "fork": Rule(8, _has_room, fork),
     "close": Rule(5, lambda walk: bool(walk.idle), close),
     "stop_publishing": Rule(1, lambda walk: bool(walk.driver.running), stop_publishing),
     "forget": Rule(1, lambda walk: True, forget),

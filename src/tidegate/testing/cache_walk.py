@@ -21,7 +21,7 @@ from tidegate.testing.table_check import check_owned, check_sharing
 
 VOCAB_SIZE = 3
 SCOPES = (ReuseScope(), ReuseScope(salt="a"), ReuseScope(lora_id="a"))
-_AMPLE_BYTES = 1 << 24
+_AMPLE_BYTES = 1 << 19
 
 
 def build_config(choose: Choose) -> KVCacheConfig:
@@ -35,7 +35,7 @@ def build_config(choose: Choose) -> KVCacheConfig:
         max_seq_len=one_of(choose, (48, 32, 64)),
         tokens_per_block=layout.tokens_per_block,
         max_open_steps=one_of(choose, (2, 2, 3, 1)),
-        max_rewind_len=0 if has_state else one_of(choose, (0, 0, 2, 4)),
+        max_rewind_len=0 if has_state else one_of(choose, (0, 2, 4, 8)),
         max_chunk_tokens=48,
         swa_scratch_reuse=not chance(choose, 15),
         enable_partial_reuse=not chance(choose, 25),
@@ -80,13 +80,15 @@ class CacheWalk:
     @property
     def idle(self) -> list[Running]:
         """Running sequences without an open step."""
-        return [running for running in self.driver.running.values() if not running.model.ends]
+        return [running for running in self.driver.running.values() if not running.model.steps]
 
     def growable(self) -> list[Running]:
         """Return running sequences that can take one more step."""
-        most = self.config.max_open_steps
+        # A step whose drafts were rejected takes the one after it along; a third would then have no legal end.
+        most = min(self.config.max_open_steps, 2) if self.config.max_rewind_len else self.config.max_open_steps
         everyone = self.driver.running.values()
-        return [r for r in everyone if len(r.model.ends) < most and r.model.capacity < self.limit(r)]
+        ready = [r for r in everyone if len(r.model.steps) < most and not r.is_cut]
+        return [r for r in ready if r.model.capacity < self.limit(r)]
 
     def limit(self, running: Running) -> int:
         """Return how far a sequence's next step may reach, drafts included."""
@@ -104,9 +106,9 @@ class CacheWalk:
     def see(self, step: OpenStep) -> None:
         """Count what a dispatched step covers."""
         self.counts["copies"] += bool(step.pages.copies)
-        self.counts["overlap"] += any(len(sequence.model.ends) > 1 for sequence in step.sequences)
+        self.counts["overlap"] += any(len(sequence.model.steps) > 1 for sequence in step.sequences)
         self.counts["scratch"] += any(
-            scratch_blocks(*(running.model.history, *running.model.ends)[-2:], rule, self.config.max_rewind_len)
+            scratch_blocks(*running.model.steps[-1], rule, self.config.max_rewind_len)
             for running in step.sequences
             for rule in self.rules
         )
@@ -128,6 +130,13 @@ class CacheWalk:
         if reused >= len(tokens) or (reused and (salt, tokens[:reused]) not in self._computed):
             raise InternalError(f"would reuse {reused} of {tokens}, which was never computed in {candidate.scope}")
 
+    def wait(self, suspended: Sequence[Candidate]) -> None:
+        """Queue suspended sequences again, but for those that are as long as they may become."""
+        fitting = [candidate for candidate in suspended if candidate.num_tokens <= self.config.max_seq_len]
+        for candidate in fitting:
+            self.check_reuse(candidate)
+        self.waiting += fitting
+
     def observe(self) -> tuple[object, ...]:
         """Return everything that must not change when something is refused or rolled back."""
         reused = [self.manager.probe(waiting.tokens, waiting.scope).reused for waiting in self.waiting]
@@ -139,6 +148,12 @@ class CacheWalk:
         tables = [arena[rows] for arena in self.driver.arenas]
         return rows, [column.tolist() for column in cursors], [table.tolist() for table in tables]
 
+    def observe_owned(self, rows: Sequence[int]) -> tuple[object, ...]:
+        """Return cursors, and which blocks own a page: all that must survive when a dispatched step is aborted."""
+        cursors = (self.manager.history[rows], self.manager.capacity[rows], self.manager.num_open[rows])
+        owned = [(arena[rows] >= 0).tolist() for arena in self.driver.arenas]
+        return rows, [column.tolist() for column in cursors], owned
+
     def check(self) -> None:
         """Raise unless the cache's own audit and the model agree with its state."""
         self.manager.audit()
@@ -146,8 +161,8 @@ class CacheWalk:
         for sequence in running:
             model, row = sequence.model, sequence.row
             found = (self.manager.history[row], self.manager.capacity[row], self.manager.num_open[row])
-            if found != (model.history, model.capacity, len(model.ends)):
-                raise InternalError(f"row {row}: cursors {found}, not H={model.history} C={model.ends}")
+            if found != (model.history, model.capacity, len(model.steps)):
+                raise InternalError(f"row {row}: cursors {found}, not H={model.history} C={model.steps}")
             for group, (rule, arena) in enumerate(zip(self.rules, self.driver.arenas, strict=False)):
                 check_owned(sequence, group, rule, arena)
         if self.driver.arenas:

@@ -28,6 +28,7 @@ class Plan:
     """A priced step and what it was asked for."""
 
     quote: Quote
+    admitted: tuple[Candidate, ...]
     victims: tuple[int, ...]
 
 
@@ -76,7 +77,7 @@ class StepDriver:
                 return None
         if not all(quote.admit(candidate, end) for candidate, end in admit):
             return None
-        return Plan(quote, tuple(suspend))
+        return Plan(quote, tuple(candidate for candidate, _ in admit), tuple(suspend))
 
     def open(self, plan: Plan) -> tuple[OpenStep, list[Candidate]]:
         """Reserve, dispatch and keep a priced step; return it and the sequences it suspended."""
@@ -178,7 +179,7 @@ class StepDriver:
         """Fork once and return the new row."""
         source = self.running[row]
         child = int(self.manager.fork(row)[0])
-        model = replace(source.model, tokens=list(source.model.tokens), ends=[])
+        model = replace(source.model, tokens=list(source.model.tokens), steps=[])
         model.settled = source.model.settled
         self.running[child] = Running(child, source.scope, source.salt, model)
         if self._declares:

@@ -32,9 +32,14 @@ class Running:
     def furthest_end(self) -> int:
         """Where a next step may end if each of its tokens is to be known when it runs."""
         known = len(self.model.tokens)
-        for end in self.model.ends:
+        for _, end in self.model.steps:
             known = max(known, end + 1)
         return known
+
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether an open step begins beyond what settled, so that it can only be given up."""
+        return any(begin > self.computed for begin, _ in self.model.steps[:1])
 
     def inputs(self, start: int, end: int, drafts: Sequence[int]) -> list[int]:
         """Return the tokens of a step; drafts fill in beyond the known context."""

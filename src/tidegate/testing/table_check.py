@@ -24,7 +24,7 @@ def check_owned(running: Running, group: int, rule: GroupRule, slots: Int32Array
     if found != model.owned(rule):
         raise InternalError(
             f"row {running.row}, group {group}: blocks {sorted(found)} own a page, not {sorted(model.owned(rule))}; "
-            f"D={model.settled} H={model.history} C={model.ends}"
+            f"D={model.settled} H={model.history} C={model.steps}"
         )
 
 
@@ -43,12 +43,18 @@ def check_sharing(
                 if other == (running.row, content):
                     continue
                 num_shared += 1
-                if other[1] != content:
+                if not _agree(other[1], content):
                     raise InternalError(
                         f"slot {line[block]} of pool group {pool_groups[group]} is both row {other[0]}'s {other[1]} "
                         f"and row {running.row}'s {content}"
                     )
     return num_shared
+
+
+def _agree(one: Content, other: Content) -> bool:
+    """Tell whether two blocks hold the same as far as both have settled."""
+    both = min(len(one[3]), len(other[3]))
+    return one[:3] == other[:3] and one[3][:both] == other[3][:both]
 
 
 def _content(running: Running, group: int, rule: GroupRule, block: int) -> Content:
