@@ -8,21 +8,7 @@ from tidegate.base import Closed, Int32Array, Int64Array, InternalError, Retenti
 from tidegate.cache.moves import Move, Mover
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.ranges import scratch, stale
-from tidegate.cache.sequences import (
-    BORDER,
-    CAPACITY,
-    ENDS,
-    EVENT,
-    HISTORY,
-    KNOWN,
-    MODE,
-    NEVER,
-    OPEN,
-    SETTLED,
-    Cursors,
-    Mode,
-    SequenceTable,
-)
+from tidegate.cache.sequences import NEVER, Cursors, Mode, SequenceTable
 from tidegate.cache.tables import GroupRows
 
 
@@ -43,58 +29,53 @@ class Settler:
     def advance(self, rows: Int64Array, histories: Int64Array, tokens: Int32Array) -> None:
         """Settle each row's oldest open step at ``histories``; ``tokens`` became known to it."""
         sequences = self._sequences
-        cells = sequences.cells.take(rows, axis=0)
-        if np.count_nonzero(cells[:, ENDS] != histories):
+        if np.count_nonzero(sequences.ends[0][rows] != histories):
             self._check(rows, histories)
-            cells = sequences.cells.take(rows, axis=0)
-        known = sequences.append_tokens(rows, cells[:, KNOWN], tokens)
-        due = (histories >= cells[:, EVENT]).nonzero()[0]
-        slow = due[cells[due, EVENT] == 0]
-        if len(slow):
-            self._settle_singly(rows, histories, known, slow)
-        else:
-            cells[:, KNOWN] = known
-            self._settle_plain(rows, histories, cells, due)
+        sequences.append_tokens(rows, tokens)
+        event = sequences.event[rows]
+        due = (histories >= event).nonzero()[0]
+        if len(due) and np.count_nonzero(event) < len(event):
+            due = self._settle_singly(rows, histories, event)
+            rows, histories = rows[event > 0], histories[event > 0]
+        if len(rows):
+            self._settle_plain(rows, histories, due)
 
-    def _settle_singly(self, rows: Int64Array, histories: Int64Array, known: Int64Array, slow: Int64Array) -> None:
-        """Settle ``slow`` places one by one, and the others together."""
-        sequences = self._sequences
-        sequences.known[rows] = known
+    def _settle_singly(self, rows: Int64Array, histories: Int64Array, event: Int64Array) -> Int64Array:
+        """Settle the rows that always need a closer look; return which of the others have an event."""
+        slow = event == 0
         for row, history in zip(rows[slow].tolist(), histories[slow].tolist(), strict=True):
             self._settle_one(row, history)
-        if len(slow) < len(rows):
-            plain = np.ones(len(rows), np.bool_)
-            plain[slow] = False
-            rows, histories = rows[plain], histories[plain]
-            cells = sequences.cells.take(rows, axis=0)
-            self._settle_plain(rows, histories, cells, (histories >= cells[:, EVENT]).nonzero()[0])
+        due: Int64Array = (histories[~slow] >= event[~slow]).nonzero()[0]
+        return due
 
     # ---- many rows whose step ended as planned
 
-    def _settle_plain(self, rows: Int64Array, histories: Int64Array, cells: Int64Array, due: Int64Array) -> None:
+    def _settle_plain(self, rows: Int64Array, histories: Int64Array, due: Int64Array) -> None:
         sequences = self._sequences
+        settled = histories
         if self._rewind:
-            settled = np.maximum(cells[:, SETTLED], histories - self._rewind)
-        else:
-            settled = histories
+            settled = np.maximum(sequences.settled[rows], histories - self._rewind)
         if len(due):
-            cells[due, EVENT] = self._handle_events(rows[due], histories[due], cells[due, SETTLED], settled[due])
-        cells[:, HISTORY] = histories
-        cells[:, SETTLED] = settled
-        num_open = cells[:, OPEN]
+            self._handle_events(rows[due], histories[due], settled[due])
+        sequences.history[rows] = histories
+        sequences.settled[rows] = settled
+        num_open = sequences.num_open[rows]
         num_open -= 1
-        cells[:, ENDS:-1] = cells[:, ENDS + 1 :]
-        cells[:, -1] = -1
-        if num_open.max(initial=0) + 1 == sequences.max_open or np.count_nonzero(cells[:, MODE] != Mode.READY):
-            capacity = cells[:, CAPACITY]
-            cells[:, BORDER] = np.minimum(-(-capacity // self._smallest) * self._smallest, sequences.max_seq_len)
-            cells[:, MODE] = Mode.READY
-        sequences.cells[rows] = cells
+        sequences.num_open[rows] = num_open
+        if sequences.max_open > 1 and np.count_nonzero(num_open) == 0:
+            sequences.ends[0][rows] = -1
+            return
+        for i in range(1, sequences.max_open):
+            sequences.ends[i - 1][rows] = sequences.ends[i][rows]
+        sequences.ends[-1][rows] = -1
+        full = rows[sequences.mode[rows] == Mode.FULL]
+        sequences.mode[full] = Mode.READY
+        capacity = sequences.capacity[full]
+        border = (capacity + (self._smallest - 1)) // self._smallest * self._smallest
+        sequences.border[full] = np.minimum(border, sequences.max_seq_len)
 
-    def _handle_events(
-        self, rows: Int64Array, histories: Int64Array, old_settled: Int64Array, settled: Int64Array
-    ) -> Int64Array:
-        """Publish and expire what is due in these rows; return the histories of their next events."""
+    def _handle_events(self, rows: Int64Array, histories: Int64Array, settled: Int64Array) -> None:
+        """Publish and expire what is due in these rows, and note their next events."""
         sequences = self._sequences
         publish = (histories >= sequences.next_publish[rows]).nonzero()[0]
         if len(publish):
@@ -102,9 +83,12 @@ class Settler:
         next_stale = sequences.next_stale[rows]
         expired = (settled >= next_stale).nonzero()[0]
         if len(expired):
-            next_stale[expired] = self._expire(rows[expired], old_settled[expired], settled[expired])
+            some = rows[expired]
+            next_stale[expired] = self._expire(some, sequences.settled[some], settled[expired])
             sequences.next_stale[rows] = next_stale
-        return np.minimum(sequences.next_publish[rows], next_stale + self._rewind)
+        if self._rewind:
+            next_stale += self._rewind
+        sequences.event[rows] = np.minimum(sequences.next_publish[rows], next_stale)
 
     def _publish(self, rows: Int64Array, histories: Int64Array) -> None:
         sequences = self._sequences
@@ -171,7 +155,7 @@ class Settler:
         settled = int(sequences.settled[row])
         if history == sequences.history[row]:
             return settled
-        return max(settled, min(history, int(sequences.ends[row, 0]) - self._rewind))
+        return max(settled, min(history, int(sequences.ends[0, row]) - self._rewind))
 
     def _drop_snapshots(self, row: int, history: int) -> None:
         """Pages of snapshots up to ``history``: a checkpoint keeps them, or they go."""
@@ -276,18 +260,18 @@ class Settler:
                 raise Closed(f"row {row} is not an active sequence")
             if not sequences.num_open[row]:
                 raise StateError(f"row {row} has no dispatched step to settle")
-            begin, end = int(sequences.history[row]), int(sequences.ends[row, 0])
+            begin, end = int(sequences.history[row]), int(sequences.ends[0, row])
             if not begin <= history <= end:
                 raise StateError(f"row {row} cannot settle at {history}: its oldest open step spans {begin} … {end}")
             self.check_settle(row, history)
         for row, history in zip(rows.tolist(), histories.tolist(), strict=True):
-            if history != sequences.ends[row, 0]:
+            if history != sequences.ends[0, row]:
                 sequences.event[row] = 0
 
     def check_settle(self, row: int, history: int) -> None:
         """A step whose scratch holds part of what would be kept cannot end there."""
         sequences = self._sequences
-        begin, end = int(sequences.history[row]), int(sequences.ends[row, 0])
+        begin, end = int(sequences.history[row]), int(sequences.ends[0, row])
         if history == end:
             return
         if sequences.num_open[row] > 1 and history < end - self._rewind:
