@@ -92,17 +92,35 @@ class Settler:
 
     def _publish(self, rows: Int64Array, histories: Int64Array) -> None:
         sequences = self._sequences
-        for row, history in zip(rows.tolist(), histories.tolist(), strict=True):
-            if sequences.leaf[row] is None:
-                self._publisher.publish(row, history)
+        leaf = sequences.leaf
+        for place, row in enumerate(rows.tolist()):
+            if leaf[row] is None:
+                self._publisher.publish(row, int(histories[place]))
+        targets = histories // self._unit * self._unit
+        if not self._publisher.limited:
+            sequences.published[rows] = targets
+            targets += self._unit
+            sequences.next_publish[rows] = targets
+            return
         limits = sequences.publish_limit[rows]
-        targets = np.minimum(histories, limits) // self._unit * self._unit
+        targets = np.minimum(targets, limits // self._unit * self._unit)
         sequences.published[rows] = targets
         following = targets + self._unit
         sequences.next_publish[rows] = np.where(following <= limits, following, NEVER)
 
     def _expire(self, rows: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:
         """Give back the blocks that went out of the windows; return the next ``D`` at which some will."""
+        if len(self._windowed) == 1 and not self._windowed[0].group.sink_blocks:
+            group = self._windowed[0]
+            block, last = group.block_tokens, self._sequences.next_stale[rows]
+            if np.count_nonzero(new >= last + block) == 0:
+                index = rows * group.stride + ((last + 1 - (group.group.window or 1)) // block - 1)
+                self._unlock(group, group.take(index), rows)
+                last += block
+                return last
+        return self._expire_any(rows, old, new)
+
+    def _expire_any(self, rows: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:
         next_stale = np.full(len(rows), NEVER, np.int64)
         for group in self._windowed:
             rule = group.group.rule
@@ -120,16 +138,16 @@ class Settler:
                 index = rows * group.stride + begin
                 if total != len(counts) or counts.max() > 1:
                     index = np.repeat(index, counts) + np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-                self._unlock(group, group.take(index), np.repeat(self._sequences.retention[rows], counts))
+                self._unlock(group, group.take(index), np.repeat(rows, counts))
             next_stale = np.minimum(next_stale, (end + 1) * rule.block_tokens + window - 1)
         return next_stale
 
-    @staticmethod
-    def _unlock(group: GroupRows, pages: Int32Array, retention: Int64Array) -> None:
+    def _unlock(self, group: GroupRows, pages: Int32Array, rows: Int64Array) -> None:
+        """Take the lock that ``rows[i]`` has on ``pages[i]``."""
         pool = group.pool
-        if np.count_nonzero(retention) == 0:
-            pool.unlock_many(pages)
+        if pool.free_private(pages):
             return
+        retention = self._sequences.retention[rows]
         for value in np.unique(retention).tolist():
             pool.unlock_many(pages[retention == value], value)
 

@@ -15,6 +15,7 @@ import numpy as np
 from tidegate.base import BoolArray, Closed, Int32Array, Int64Array, RequestTooLong, StateError
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.moves import Move, Mover
+from tidegate.cache.pages import PagePool
 from tidegate.cache.sequences import Mode, SequenceTable
 from tidegate.cache.tables import GroupRows
 
@@ -22,25 +23,29 @@ from tidegate.cache.tables import GroupRows
 @dataclass(frozen=True, slots=True)
 class Growth:
     """Rows that grow by a plain step from ``starts``: ``crossing`` (places in ``rows``) need ``counts[g]`` blocks from
-    ``old[g]`` on."""
+    ``old[g]`` on. Without ``counts``, each needs the one block ``old[0]`` in every group that grows."""
 
     rows: Int64Array
     starts: Int64Array
     capacities: Int64Array
     crossing: Int64Array
     old: tuple[Int64Array, ...]
-    counts: tuple[Int64Array, ...]
+    counts: tuple[Int64Array, ...] = ()
 
 
 class CacheState(Protocol):
     """What a quote reads of the manager."""
 
     rows: list[GroupRows]
+    pools: list[PagePool]
     sequences: SequenceTable
     mover: Mover
     open: SequenceOf[object]
     num_pool_groups: int
+    smallest_block: int
     plain_growth: int
+    one_block_growth: int
+    growing_groups: SequenceOf[int]
 
     @property
     def version(self) -> int:
@@ -88,13 +93,17 @@ class Quote:
         crossing = (capacities > border).nonzero()[0]
         if not len(crossing):
             self._rows.append(rows)
-            self.steps.append(Growth(rows, starts, capacities, crossing, (), ()))
+            self.steps.append(Growth(rows, starts, capacities, crossing, ()))
             return True
-        old, new = starts[crossing], capacities[crossing]
-        plain = (border[crossing] >= 0) & (new - old <= state.plain_growth) & (new <= sequences.max_seq_len)
+        new, border = capacities[crossing], border[crossing]
+        if state.one_block_growth and np.count_nonzero((border < 0) | (new > border + state.one_block_growth)) == 0:
+            growth = Growth(rows, starts, capacities, crossing, (border // state.smallest_block,))
+            return self._accept_growth(growth, [len(crossing) * groups for groups in state.growing_groups])
+        old = starts[crossing]
+        plain = (border >= 0) & (new - old <= state.plain_growth) & (new <= sequences.max_seq_len)
         if np.count_nonzero(plain) == len(plain):
             growth, needs = self._growth((rows, starts, capacities), crossing, (old, new))
-            return self._accept([growth], needs, rows)
+            return self._accept_growth(growth, needs)
         self._check(rows, capacities)
         return self._accept(*self._singly(rows, starts, capacities), rows)
 
@@ -201,6 +210,18 @@ class Quote:
             needs[rows_of.pool_group] += total
         return Growth(*batch, crossing, tuple(olds), tuple(counts)), needs
 
+    def _accept_growth(self, growth: Growth, needs: list[int]) -> bool:
+        supplies = self._supplies()
+        totals = [a + b for a, b in zip(self.needs, needs, strict=True)]
+        for total, supply in zip(totals, supplies, strict=True):
+            if total > supply:
+                self.shortage = self._missing(needs, None)
+                return False
+        self.needs = totals
+        self._rows.append(growth.rows)
+        self.steps.append(growth)
+        return True
+
     def _accept(self, steps: list[Growth | Move], needs: list[int], rows: Int64Array) -> bool:
         released = any(isinstance(step, Move) and (step.release or step.scratch) for step in steps)
         missing = self._missing(needs, None)
@@ -244,10 +265,7 @@ class Quote:
 
     def _supplies(self) -> list[int]:
         if self._supply is None:
-            self._supply = [0] * self._state.num_pool_groups
-            for rows_of in self._state.rows:
-                pool = rows_of.pool
-                self._supply[rows_of.group.pool_group] = pool.num_free + pool.evictable
+            self._supply = [pool.num_free + pool.evictable for pool in self._state.pools]
         return self._supply
 
     def _release(self, rows_of: GroupRows, pages: Int32Array) -> None:

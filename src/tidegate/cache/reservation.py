@@ -14,6 +14,7 @@ import numpy as np
 
 from tidegate.base import GroupTables, Int32Array, Int64Array, InternalError, StateError
 from tidegate.cache.candidate import Candidate
+from tidegate.cache.groups import STATE_BLOCK
 from tidegate.cache.lender import Lender
 from tidegate.cache.moves import Move
 from tidegate.cache.quote import CacheState, Growth, Quote
@@ -194,8 +195,8 @@ class Reservation:
                 self._apply_move(next(moves))
             else:
                 self._apply_growth(step)
-        for rows in host.rows:
-            rows.pool.note_use()
+        for pool in host.pools:
+            pool.note_use()
         host.touch()
 
     def _lock_match(self, move: Move) -> None:
@@ -229,21 +230,15 @@ class Reservation:
         border = _EMPTY
         if len(growth.crossing):
             crossing = rows[growth.crossing]
-            for group, rows_of in enumerate(self._host.rows):
-                old, counts = growth.old[group], growth.counts[group]
-                total = int(counts.sum())
-                if not total:
-                    continue
-                index = crossing * rows_of.stride + old
-                if total != len(counts) or np.count_nonzero(counts) != len(counts):
-                    offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-                    index = np.repeat(index, counts) + offsets
-                rows_of.put(index, self._lender.take(rows_of.pool_group, total))
-                placed.append((group, index))
             unit = self._host.smallest_block
             border = sequences.border[crossing]
-            limit = (growth.capacities[growth.crossing] + (unit - 1)) // unit * unit
-            sequences.border[crossing] = np.minimum(limit, sequences.max_seq_len)
+            if growth.counts:
+                self._place_blocks(growth, crossing, placed)
+                limit = (growth.capacities[growth.crossing] + (unit - 1)) // unit * unit
+                sequences.border[crossing] = np.minimum(limit, sequences.max_seq_len)
+            else:
+                self._place_one_block(crossing, growth.old[0], placed)
+                sequences.border[crossing] = border + unit
         num_open = sequences.num_open[rows]
         if np.count_nonzero(num_open) == 0:
             sequences.ends[0][rows] = growth.capacities
@@ -258,6 +253,25 @@ class Reservation:
             full = rows[num_open == last]
             sequences.mode[full], sequences.border[full] = Mode.FULL, -1
         self._growths.append(_GrowthUndo(growth, border, placed))
+
+    def _place_one_block(self, crossing: Int64Array, blocks: Int64Array, placed: list[tuple[int, Int64Array]]) -> None:
+        index = _EMPTY
+        for group, rows_of in enumerate(self._host.rows):
+            if rows_of.block_tokens != STATE_BLOCK:
+                if not placed:
+                    index = crossing * rows_of.stride + blocks
+                rows_of.put(index, *self._lender.take_with_slots(rows_of.pool_group, len(index)))
+                placed.append((group, index))
+
+    def _place_blocks(self, growth: Growth, crossing: Int64Array, placed: list[tuple[int, Int64Array]]) -> None:
+        for group, rows_of in enumerate(self._host.rows):
+            old, counts = growth.old[group], growth.counts[group]
+            total = int(counts.sum())
+            if total:
+                offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+                index = np.repeat(crossing * rows_of.stride + old, counts) + offsets
+                rows_of.put(index, *self._lender.take_with_slots(rows_of.pool_group, total))
+                placed.append((group, index))
 
     def _apply_move(self, undo: _Undo) -> None:
         move, host = undo.move, self._host
