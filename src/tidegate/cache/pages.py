@@ -90,6 +90,10 @@ class PagePool:
 
     def unlock_many(self, pages: Int32Array, retention: int = 0) -> None:
         """Like ``unlock``; the same page may come several times, once for each lock to take."""
+        if np.count_nonzero(self.locks[pages] != 1) == 0 and np.count_nonzero(self.refs[pages]) == 0:
+            self.locks[pages] = 0
+            self._free(pages)
+            return
         np.subtract.at(self.locks, pages, 1)
         idle = pages[self.locks[pages] == 0]
         if len(idle):

@@ -17,7 +17,7 @@ from tidegate.cache.candidate import Candidate
 from tidegate.cache.lender import Lender
 from tidegate.cache.moves import Move
 from tidegate.cache.quote import CacheState, Growth, Quote
-from tidegate.cache.sequences import Cursors, Mode
+from tidegate.cache.sequences import BORDER, CAPACITY, ENDS, MODE, OPEN, Cursors, Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,6 @@ class _Undo:
 class _GrowthUndo:
     growth: Growth
     starts: Int64Array
-    border: Int64Array
     placed: list[tuple[int, Int64Array]]
 
 
@@ -131,6 +130,16 @@ class Reservation:
             self.rollback()
 
     @property
+    def is_undispatched(self) -> bool:
+        """Whether its rows may not be touched by others yet."""
+        return self._state == "open"
+
+    @property
+    def touched(self) -> Int64Array:
+        """Its rows and victims."""
+        return np.concatenate([self.rows, np.array(self._victims, np.int64)])
+
+    @property
     def is_open(self) -> bool:
         """Whether it can still be kept or rolled back."""
         return self._state in ("open", "dispatched")
@@ -158,8 +167,6 @@ class Reservation:
         if self._state == "open":
             self._lender.give_back()
             self._undo(dispatched=False)
-            for row in self._victims:
-                self._host.sequences.mode[row] = Mode.READY
         elif self._state == "dispatched":
             self._undo(dispatched=True)
         else:
@@ -173,7 +180,6 @@ class Reservation:
     def _apply(self, quote: Quote) -> None:
         host, sequences = self._host, self._host.sequences
         for row in self._victims:
-            sequences.mode[row] = Mode.RESERVED
             host.close_leaf_of(row)
         for step in quote.steps:
             if isinstance(step, Move) and step.candidate is not None:
@@ -219,11 +225,11 @@ class Reservation:
 
     def _apply_growth(self, growth: Growth) -> None:
         host, sequences = self._host, self._host.sequences
-        rows = growth.rows
+        cells = growth.cells.copy()
+        starts = growth.cells[:, CAPACITY].copy()
         placed: list[tuple[int, Int64Array]] = []
-        border = sequences.border[rows]
         if len(growth.crossing):
-            crossing = rows[growth.crossing]
+            crossing = growth.rows[growth.crossing]
             for group, rows_of in enumerate(host.rows):
                 old, counts = growth.old[group], growth.counts[group]
                 total = int(counts.sum())
@@ -233,19 +239,24 @@ class Reservation:
                 if total != len(counts) or counts.max() > 1:
                     offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
                     index = np.repeat(index, counts) + offsets
-                rows_of.put(index, self._lender.take(rows_of.group.pool_group, total))
+                rows_of.put(index, self._lender.take(rows_of.pool_group, total))
                 placed.append((group, index))
             unit = host.smallest_block
-            sequences.border[crossing] = -(-growth.capacities[growth.crossing] // unit) * unit
-        starts = sequences.capacity[rows]
-        num_open = sequences.num_open[rows]
-        place = rows * sequences.max_open + num_open
-        sequences.flat_begins[place] = starts
-        sequences.flat_ends[place] = growth.capacities
-        sequences.num_open[rows] = num_open + 1
-        sequences.capacity[rows] = growth.capacities
-        sequences.mode[rows] = Mode.RESERVED
-        self._growths.append(_GrowthUndo(growth, starts, border, placed))
+            limit = -(-growth.capacities[growth.crossing] // unit) * unit
+            cells[growth.crossing, BORDER] = np.minimum(limit, sequences.max_seq_len)
+        num_open = cells[:, OPEN]
+        last = int(num_open.max(initial=0))
+        if last == 0:
+            cells[:, ENDS] = growth.capacities
+        else:
+            cells[np.arange(len(cells)), ENDS + num_open] = growth.capacities
+        cells[:, CAPACITY] = growth.capacities
+        num_open += 1
+        if last + 1 == sequences.max_open:
+            full = num_open == sequences.max_open
+            cells[full, MODE], cells[full, BORDER] = Mode.FULL, -1
+        sequences.cells[growth.rows] = cells
+        self._growths.append(_GrowthUndo(growth, starts, placed))
 
     def _apply_move(self, undo: _Undo) -> None:
         move, host = undo.move, self._host
@@ -275,9 +286,9 @@ class Reservation:
             self._snapshots.append((group, int(host.rows[group].pages[row, 0]), page))
         if move.snapshots:
             host.pending_snapshots.setdefault(row, []).append((move.end, undo.snapshots))
-        self._set_cursors(row, move.cursors, Mode.RESERVED)
         if move.candidate is not None:
             host.start_sequence(row, move.candidate)
+        self._set_cursors(row, move.cursors, self._mode_of(len(move.cursors.steps)))
 
     def _private_copy(self, undo: _Undo, group: int, block: int) -> None:
         rows = self._host.rows[group]
@@ -292,6 +303,9 @@ class Reservation:
         self._host.sequences.set_cursors(row, cursors)
         self._host.sequences.mode[row] = mode
         self._host.refresh_row(row)
+
+    def _mode_of(self, num_open: int) -> Mode:
+        return Mode.READY if num_open < self._host.sequences.max_open else Mode.FULL
 
     def _order(self, quote: Quote) -> tuple[Int64Array, Int64Array, Int64Array]:
         if len(self._growths) == 1 and not self._moves:
@@ -327,11 +341,9 @@ class Reservation:
         for candidate, _ in self.admitted:
             host.count_admission(candidate)
         sequences = host.sequences
-        open_steps = sequences.num_open[self.rows]
-        if mode is Mode.READY:
-            sequences.mode[self.rows] = np.where(open_steps < sequences.max_open, Mode.READY, Mode.FULL)
-        else:
-            sequences.mode[self.rows] = np.where(open_steps > 0, Mode.PLANNED, Mode.READY)
+        if mode is Mode.PLANNED:
+            planned = self.rows[sequences.num_open[self.rows] > 0]
+            sequences.mode[planned], sequences.border[planned] = Mode.PLANNED, -1
         host.touch()
 
     def _undo(self, *, dispatched: bool) -> None:
@@ -356,9 +368,11 @@ class Reservation:
             raise StateError("a later open step of these sequences must be rolled back first")
         for group, index in undo.placed:
             self._give(group, self._host.rows[group].take(index), dispatched=dispatched)
+        num_open = sequences.num_open[rows] - 1
+        sequences.ends[rows, num_open] = -1
+        sequences.num_open[rows] = num_open
         sequences.capacity[rows] = undo.starts
-        sequences.num_open[rows] -= 1
-        sequences.border[rows] = undo.border
+        sequences.border[rows] = undo.growth.cells[:, BORDER]
         sequences.mode[rows] = Mode.READY
 
     def _undo_move(self, undo: _Undo) -> None:
