@@ -101,12 +101,12 @@ class Matcher:
 
     def _one_checkpoint(self, path: Path, length: int) -> list[tuple[Held, ...]] | None:
         """Pages for ``length`` from a single checkpoint, the usual case."""
-        for node, _ in reversed(path):
+        for node, same in reversed(path):
             for checkpoint in reversed(node.checkpoints or ()):
                 if checkpoint.position < length:
                     break
-                if checkpoint.home is not node and length > node.end:
-                    continue  # of a branch that parts from ours after this node
+                if _agreed(checkpoint, node, same) < length:
+                    continue
                 found = [self._serve(rows, checkpoint, i, length) for i, rows in enumerate(self._tree.special)]
                 if None not in found:
                     return [part for part in found if part is not None]
@@ -204,10 +204,20 @@ class Matcher:
 def _on_path(path: Path) -> list[tuple[Checkpoint, int]]:
     """Checkpoints along a path, each with the length up to which its tokens are the path's."""
     found: dict[int, tuple[Checkpoint, int]] = {}
-    for node, _ in path:
+    for node, same in path:
         for checkpoint in node.checkpoints or ():
-            found[id(checkpoint)] = (checkpoint, checkpoint.position if checkpoint.home is node else node.end)
+            found[id(checkpoint)] = (checkpoint, _agreed(checkpoint, node, same))
     return list(found.values())
+
+
+def _agreed(checkpoint: Checkpoint, node: Node, same: int) -> int:
+    """Return up to where a checkpoint listed in ``node`` has the path's tokens, ``same`` of which match in the node.
+
+    A node's tail is the text only of checkpoints at home in it; the others part from it where a child begins.
+    """
+    if checkpoint.home is not node and node.row < 0:
+        same = min(same, len(node.data) // TOKEN_BYTES)
+    return node.start + same
 
 
 def needed_blocks(rows: GroupRows, length: int) -> tuple[int, int, int]:
