@@ -167,7 +167,7 @@ class Settler:
         """Recompute the limits derived from a row's cursors."""
         sequences = self._sequences
         capacity = int(sequences.capacity[row])
-        watched = self._has_state and capacity < sequences.prompt_len[row]
+        watched = (self._has_state and capacity < sequences.prompt_len[row]) or self._ends_in_shared_page(row, capacity)
         sequences.border[row] = -1 if watched else -(-capacity // self._smallest) * self._smallest
         settled = int(sequences.settled[row])
         sequences.next_stale[row] = min(
@@ -177,6 +177,15 @@ class Settler:
             ),
             default=NEVER,
         )
+
+    def _ends_in_shared_page(self, row: int, capacity: int) -> bool:
+        """Whether the next step writes first into a page that others see, so that it must take a copy."""
+        for rows in self._rows:
+            if capacity % rows.group.block_tokens:
+                page = rows.pages[row, capacity // rows.group.block_tokens]
+                if page >= 0 and (rows.pool.locks[page] > 1 or rows.pool.refs[page] > 0):
+                    return True
+        return False
 
     # ---- rewind
 
