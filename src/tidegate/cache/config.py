@@ -51,7 +51,9 @@ class KVCacheConfig:
             if getattr(self, name) is not None:
                 self._at_least(name, 1)
         if (self.device_bytes is None) == (self.pool_slots is None):
-            raise ConfigError("device_bytes, pool_slots: give exactly one of them, the quota in bytes or explicit slots")
+            raise ConfigError(
+                "device_bytes, pool_slots: give exactly one of them, the quota in bytes or explicit slots"
+            )
         if self.max_seq_len >= 1 << 31:
             raise ConfigError(f"max_seq_len={self.max_seq_len} must be below 2^31")
         if not 0.0 < self.max_util_for_resume <= 1.0:

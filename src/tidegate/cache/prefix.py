@@ -105,7 +105,7 @@ class Matcher:
             for checkpoint in reversed(node.checkpoints or ()):
                 if checkpoint.position < length:
                     break
-                if _agreed(checkpoint, node, same) < length:
+                if _agrees_up_to(checkpoint, node, same) < length:
                     continue
                 found = [self._serve(rows, checkpoint, i, length) for i, rows in enumerate(self._tree.special)]
                 if None not in found:
@@ -170,8 +170,7 @@ class Matcher:
         for checkpoint, limit in checkpoints:
             first, pages = checkpoint.windows[index]
             # A block that the checkpoint filled, or shares with us, only in part serves no longer prefix.
-            block = rows.group.block_tokens
-            stop = len(table) if limit >= raw else limit // block
+            stop = len(table) if limit >= raw else limit // rows.group.block_tokens
             for start, part in ((first, pages), (0, checkpoint.sinks[index])):
                 if part is not None and start < stop:
                     part = part[: stop - start]
@@ -203,23 +202,23 @@ class Matcher:
         return tuple(held)
 
 
+def _agrees_up_to(checkpoint: Checkpoint, node: Node, same: int) -> int:
+    """How far a listed checkpoint's text is the looked-up one, of which ``same`` tokens match in ``node``.
+
+    A node's tail is only the text of checkpoints at home in it: others go on in a child.
+    """
+    if node.row < 0 and checkpoint.home is not node:
+        same = min(same, len(node.data) // TOKEN_BYTES)
+    return node.start + same
+
+
 def _on_path(path: Path) -> list[tuple[Checkpoint, int]]:
-    """Checkpoints along a path, each with the length up to which its tokens are the path's."""
+    """Checkpoints along a path, each with the length up to which its text is the path's."""
     found: dict[int, tuple[Checkpoint, int]] = {}
     for node, same in path:
         for checkpoint in node.checkpoints or ():
-            found[id(checkpoint)] = (checkpoint, min(checkpoint.position, _agreed(checkpoint, node, same)))
+            found[id(checkpoint)] = (checkpoint, min(checkpoint.position, _agrees_up_to(checkpoint, node, same)))
     return list(found.values())
-
-
-def _agreed(checkpoint: Checkpoint, node: Node, same: int) -> int:
-    """Return up to where a checkpoint listed in ``node`` has the path's tokens, ``same`` of which match in the node.
-
-    A node's tail is the text only of checkpoints at home in it; the others part from it where a child begins.
-    """
-    if checkpoint.home is not node and node.row < 0:
-        same = min(same, len(node.data) // TOKEN_BYTES)
-    return node.start + same
 
 
 def needed_blocks(rows: GroupRows, length: int) -> tuple[int, int, int]:

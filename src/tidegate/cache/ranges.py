@@ -117,7 +117,9 @@ def count(runs: Sequence[Range]) -> int:
     return sum(end - begin for begin, end in runs)
 
 
-def window_peak(window: int, block_tokens: int, unsettled: int = 1, max_rewind_len: int = 0, sink_blocks: int = 0) -> int:
+def window_peak(
+    window: int, block_tokens: int, unsettled: int = 1, max_rewind_len: int = 0, sink_blocks: int = 0
+) -> int:
     """Most pages one sequence of a windowed group owns with ``unsettled`` unsettled plus planned tokens, any position.
 
     ``ceil((W + R + q - 2)/B) + 1`` plus the sink blocks: a run of n positions touches at most ceil((n-1)/B) + 1 blocks.

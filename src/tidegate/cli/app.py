@@ -1,0 +1,74 @@
+"""The command line: commands, version, exit codes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib.metadata import version as version_of
+from typing import Annotated
+
+import typer
+
+from tidegate.base import TidegateError
+from tidegate.cli.bench import bench
+from tidegate.cli.console import show_error
+from tidegate.cli.generate import generate
+from tidegate.cli.served_model import ModelOpener, ServedModel
+from tidegate.cli.settings import ModelSettings
+
+FAILED = 2
+INTERRUPTED = 130
+
+
+def create_app() -> typer.Typer:
+    """Build the commands. They find what opens a model in their context's ``obj``."""
+    app = typer.Typer(
+        name="tidegate",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_tidegate)
+    app.command()(generate)
+    app.command()(bench)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None, open_model: ModelOpener | None = None) -> int:
+    """Run a command line and return its exit code: 0, 2 for whatever the user can mend, 130 when interrupted."""
+    try:
+        create_app()(
+            args=None if arguments is None else list(arguments), prog_name="tidegate", obj=open_model or _open_model
+        )
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except TidegateError as error:
+        show_error(error)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"tidegate {version_of('tidegate')}")
+        raise typer.Exit
+
+
+def _tidegate(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Serve language models out of a paged cache: windows, scratch reuse, prefix reuse."""
+
+
+def _open_model(settings: ModelSettings) -> ServedModel:
+    # Before torch is imported: threads that spin while they wait starve each other on a machine that is not ours alone.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Here, because it imports torch: help and bad flags must answer at once.
+    from tidegate.cli.runtime_model import RuntimeModel
+
+    return RuntimeModel.open(settings)

@@ -1,0 +1,52 @@
+"""The benchmark itself: open, run, show, write."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.base import SystemClock
+from tidegate.bench import Load, run_load
+from tidegate.cli.bench_report import BenchReport
+from tidegate.cli.console import progress, show_table
+from tidegate.cli.prompt_file import PromptLine
+from tidegate.cli.prompt_source import PromptSource
+from tidegate.cli.served_model import ModelOpener
+from tidegate.cli.settings import ModelSettings
+from tidegate.cli.target import ModelTarget
+from tidegate.report import OutputFile
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRun:
+    """One invocation, checked as far as no model is needed for it."""
+
+    settings: ModelSettings
+    source: PromptSource
+    load: Load
+
+    def write(self, open_model: ModelOpener, record: Path | None, figure: Path | None) -> None:
+        """Measure; print tables to stdout, and write what was asked for when everything has succeeded."""
+        lines = self.source.read()
+        with ExitStack() as stack:
+            record_file = stack.enter_context(OutputFile(record)) if record else None
+            figure_file = stack.enter_context(OutputFile(figure)) if figure else None
+            report = self._measure(open_model, lines)
+            for table in report.tables():
+                show_table(table, sys.stdout)
+            print(*report.notes(), sep="\n")
+            if figure_file:
+                figure_file.write(report.figure())
+            if record_file:
+                record_file.write(report.json())
+
+    def _measure(self, open_model: ModelOpener, lines: list[PromptLine]) -> BenchReport:
+        served = open_model(self.settings)
+        requests = self.source.requests(lines, served)
+        clock = SystemClock()
+        with progress(len(requests), "requests") as advance:
+            run = run_load(ModelTarget(served, clock, time.sleep), requests, self.load, clock, lambda _: advance())
+        return BenchReport(self.settings, self.load, run, served.statistics())

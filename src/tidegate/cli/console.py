@@ -1,0 +1,44 @@
+"""How tables, progress and failures look in a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from tidegate.report import Table
+
+_PIPED_WIDTH = 120
+
+
+def show_table(table: Table, out: TextIO) -> None:
+    """Print a table; numbers are aligned right."""
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    shown = RichTable(title=table.title, title_justify="left", title_style="bold")
+    for index, column in enumerate(table.columns):
+        is_text = any(isinstance(row[index], str) for row in table.rows)
+        shown.add_column(column, justify="left" if is_text else "right")
+    for row in table.texts():
+        shown.add_row(*row)
+    Console(file=out, width=None if out.isatty() else _PIPED_WIDTH, highlight=False).print(shown)
+
+
+@contextmanager
+def progress(total: int, what: str) -> Iterator[Callable[[], None]]:
+    """Show a bar on stderr while the block runs, where somebody looks; yields what moves it by one."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(file=sys.stderr)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)
+
+
+def show_error(error: Exception) -> None:
+    """Print one paragraph on stderr."""
+    print(f"tidegate: {' '.join(str(error).split())}", file=sys.stderr)

@@ -1,0 +1,52 @@
+"""What the flags say, checked as far as no model is needed for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tidegate.base import ConfigError
+
+ATTENTIONS = ("hybrid", "full")
+FULL_EVERY = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """Which model is opened and how it is served.
+
+    ``attention="hybrid"`` leaves every third layer as it is and gives the others a window of ``window`` tokens besides
+    the first ``sinks``; ``"full"`` runs the model as it was trained.
+    """
+
+    model: str | None = None
+    attention: Literal["hybrid", "full"] = "full"
+    window: int = 128
+    sinks: int = 4
+    dtype: str = "float32"
+    block_size: int = 32
+    chunk_size: int = 512
+    scratch: bool = True
+    max_sequences: int = 1
+    kv_cache_memory_bytes: int = 1 << 30
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.attention not in ATTENTIONS:
+            raise ConfigError(f"--attention {self.attention} must be one of {', '.join(ATTENTIONS)}")
+        for flag, value, least in (
+            ("--window", self.window, 1),
+            ("--sinks", self.sinks, 0),
+            ("--block-size", self.block_size, 1),
+            ("--chunk-size", self.chunk_size, 1),
+            ("--concurrency", self.max_sequences, 1),
+            ("--seed", self.seed, 0),
+            ("--kv-cache-memory-bytes", self.kv_cache_memory_bytes, 1),
+        ):
+            require(flag, value, least)
+
+
+def require(flag: str, value: float | None, least: int) -> None:
+    """Raise ``ConfigError`` when a flag's number is too small; None was not given."""
+    if value is not None and not value >= least:
+        raise ConfigError(f"{flag} {value} must be at least {least}", flag=flag, value=value)

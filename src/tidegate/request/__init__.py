@@ -1,0 +1,31 @@
+"""Requests, their phases and outputs, the waiting queue, running sequences as arrays."""
+
+from tidegate.request.output import RequestOutput, Timing, TokenDelta, TokenLogprob
+from tidegate.request.phase import FinishReason, Phase, check_move, check_moves
+from tidegate.request.queue import QueueKey, WaitingQueue
+from tidegate.request.request import CacheAccess, Request, check_vocabulary, token_array
+from tidegate.request.sampling_params import SamplingParams, check_integer, check_real
+from tidegate.request.sequences import Milestones, RunningSequences, SequenceStart
+
+__all__ = [
+    "CacheAccess",
+    "FinishReason",
+    "Milestones",
+    "Phase",
+    "QueueKey",
+    "Request",
+    "RequestOutput",
+    "RunningSequences",
+    "SamplingParams",
+    "SequenceStart",
+    "Timing",
+    "TokenDelta",
+    "TokenLogprob",
+    "WaitingQueue",
+    "check_integer",
+    "check_move",
+    "check_moves",
+    "check_real",
+    "check_vocabulary",
+    "token_array",
+]

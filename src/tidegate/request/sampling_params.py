@@ -1,0 +1,69 @@
+"""How one request's tokens are drawn, validated when it is written down."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tidegate.base import ConfigError
+
+MAX_LOGPROBS = 64
+MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """Sampling of one request. ``temperature=0`` is greedy, ``top_k=0`` and ``top_p=1`` switch those filters off.
+
+    ``logprobs`` asks for the log-probabilities of that many alternatives besides the drawn token's own (0: only its
+    own; None: none). Without a ``seed`` the runtime gives the request one, derived from its own seed.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        check_real("temperature", self.temperature, 0.0, 100.0)
+        check_integer("top_k", self.top_k, 0, 2**31 - 1)
+        check_real("top_p", self.top_p, 0.0, 1.0, is_low_open=True)
+        check_real("min_p", self.min_p, 0.0, 1.0)
+        check_real("repetition_penalty", self.repetition_penalty, 0.0, 100.0, is_low_open=True)
+        check_real("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        check_real("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        if self.seed is not None:
+            check_integer("seed", self.seed, 0, MAX_SEED)
+        if self.logprobs is not None:
+            check_integer("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the most likely token is always taken."""
+        return self.temperature == 0.0
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether drawing a token needs the tokens before it."""
+        return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+
+
+def check_real(field: str, value: object, low: float, high: float, *, is_low_open: bool = False) -> None:
+    """Raise ``ConfigError`` unless ``value`` is a finite number in range; bool is no number here."""
+    legal = f"a number in {'(' if is_low_open else '['}{low:g}, {high:g}]"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{field}={value!r} must be {legal}", field=field, value=value)
+    is_below = value <= low if is_low_open else value < low
+    if not math.isfinite(value) or is_below or value > high:
+        raise ConfigError(f"{field}={value!r} must be {legal}", field=field, value=value)
+
+
+def check_integer(field: str, value: object, low: int, high: int) -> None:
+    """Raise ``ConfigError`` unless ``value`` is an integer in ``[low, high]``; bool is no integer here."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(f"{field}={value!r} must be an integer in [{low}, {high}]", field=field, value=value)

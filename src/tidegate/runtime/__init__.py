@@ -1,0 +1,31 @@
+"""The only wiring: configuration, the step loop, sessions, and the offline face ``LLM``."""
+
+from tidegate.runtime.build import build_manager, build_session, cache_config
+from tidegate.runtime.config import CacheConfig, LoopConfig, ModelConfig, RuntimeConfig
+from tidegate.runtime.drawing import Draw, Drawer, Drawn, DrawnLogprobs, GreedyDrawer
+from tidegate.runtime.llm import LLM
+from tidegate.runtime.session import Session
+from tidegate.runtime.step import StepLoop, StepReport
+from tidegate.runtime.worker import InlineWorker, ThreadWorker, Worker
+
+__all__ = [
+    "LLM",
+    "CacheConfig",
+    "Draw",
+    "Drawer",
+    "Drawn",
+    "DrawnLogprobs",
+    "GreedyDrawer",
+    "InlineWorker",
+    "LoopConfig",
+    "ModelConfig",
+    "RuntimeConfig",
+    "Session",
+    "StepLoop",
+    "StepReport",
+    "ThreadWorker",
+    "Worker",
+    "build_manager",
+    "build_session",
+    "cache_config",
+]

@@ -1,0 +1,77 @@
+"""The only wiring: from settings and an engine to a session."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from tidegate.base import Clock, SystemClock
+from tidegate.cache import KVCacheConfig, KVCacheManager
+from tidegate.engine import Engine
+from tidegate.runtime.config import RuntimeConfig
+from tidegate.runtime.drawing import Drawer, GreedyDrawer
+from tidegate.runtime.session import Session
+from tidegate.runtime.step import StepLoop
+from tidegate.runtime.worker import InlineWorker, ThreadWorker
+from tidegate.scheduling import ModelLimits, Scheduler
+
+if TYPE_CHECKING:
+    from tidegate.runtime.text_streams import TextStreams
+
+
+def cache_config(engine: Engine, config: RuntimeConfig) -> KVCacheConfig:
+    """Return the cache's configuration for an engine's layers."""
+    cache, scheduler = config.cache, config.scheduler
+    return KVCacheConfig(
+        layers=engine.kv_layers(),
+        max_sequences=scheduler.max_batch_size,
+        max_seq_len=cache.max_seq_len,
+        device_bytes=None if cache.pool_slots is not None else cache.device_bytes,
+        pool_slots=cache.pool_slots,
+        tokens_per_block=cache.tokens_per_block,
+        max_open_steps=2 if config.loop.overlap else 1,
+        max_chunk_tokens=min(scheduler.max_chunk_tokens or scheduler.max_num_tokens, cache.max_seq_len),
+        swa_scratch_reuse=cache.swa_scratch_reuse,
+        enable_prefix_caching=cache.enable_prefix_caching,
+        enable_partial_reuse=cache.enable_partial_reuse,
+        window_checkpoints=cache.window_checkpoints,
+        publish=cache.publish,
+        reuse_unit_tokens=cache.reuse_unit_tokens,
+        max_util_for_resume=cache.max_util_for_resume,
+        separate_pools=cache.separate_pools,
+    )
+
+
+def build_manager(engine: Engine, config: RuntimeConfig) -> KVCacheManager:
+    """Build the cache for an engine and hand the engine its pools."""
+    manager = KVCacheManager(cache_config(engine, config))
+    engine.bind(manager.layout, manager.pools)
+    return manager
+
+
+def build_session(
+    engine: Engine,
+    manager: KVCacheManager,
+    config: RuntimeConfig,
+    *,
+    eos_token_ids: tuple[int, ...] = (),
+    text: TextStreams | None = None,
+    clock: Clock | None = None,
+) -> Session:
+    """Wire a session around an engine that is bound to the cache. ``text`` brings its own end tokens."""
+    clock = clock or SystemClock()
+    ends = eos_token_ids if text is None else tuple(dict.fromkeys((*eos_token_ids, *text.end_tokens)))
+    scheduler = Scheduler(manager, config.scheduler, ModelLimits(engine.vocab_size, ends))
+    drawer = _drawer(manager.config.max_sequences, config.loop.seed)
+    worker = ThreadWorker() if config.loop.overlap else InlineWorker()
+    loop = StepLoop(scheduler, manager, engine, drawer, clock=clock, worker=worker, overlap=config.loop.overlap)
+    return Session(scheduler, loop, drawer, clock=clock, text=text)
+
+
+def _drawer(max_sequences: int, seed: int) -> Drawer:
+    """Return the full sampler where torch is installed: without it the library still serves greedy requests."""
+    if importlib.util.find_spec("torch") is None:
+        return GreedyDrawer()
+    from tidegate.runtime.sampled_drawing import SamplingDrawer  # needs torch, which is optional
+
+    return SamplingDrawer(max_sequences, seed)

@@ -1,0 +1,137 @@
+"""The runtime's settings: one frozen section per room, and one flat list of names for users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from tidegate.base import ConfigError
+from tidegate.request import check_integer, check_real
+from tidegate.scheduling import SchedulerConfig
+
+ALIASES = {
+    "block_size": "tokens_per_block",
+    "max_model_len": "max_seq_len",
+    "max_num_batched_tokens": "max_num_tokens",
+    "max_num_seqs": "max_batch_size",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """``model``: a directory, a GGUF file, or None for the packaged default.
+
+    ``attention`` is ``"model"``, the model's own, or ``"window:W"``, ``"window:W:E"``, ``"window:W:E:S"``: every layer
+    but each E-th (default 3) attends to W positions and S first ones. ``kernel`` chooses the attention code.
+    """
+
+    model: str | None = None
+    dtype: str = "float32"
+    attention: str = "model"
+    kernel: str = "auto"
+    prepack: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("dtype", "attention", "kernel"):
+            _check_text(name, getattr(self, name))
+        if self.model is not None:
+            _check_text("model", self.model)
+        _check_bool("prepack", self.prepack)
+        self.window()
+
+    def window(self) -> tuple[int, int, int] | None:
+        """Return ``(window, every, sinks)`` of ``attention``; None for the model's own."""
+        if self.attention == "model":
+            return None
+        word, *numbers = self.attention.split(":")
+        if word != "window" or not 1 <= len(numbers) <= 3 or not all(n.isdecimal() for n in numbers):
+            raise ConfigError(
+                f"attention={self.attention!r} must be 'model', 'window:W', 'window:W:E' or 'window:W:E:S'",
+                field="attention",
+                value=self.attention,
+            )
+        window, every, sinks = (*map(int, numbers), *(3, 0)[len(numbers) - 1 :])
+        check_integer("attention window", window, 1, 2**31 - 1)
+        check_integer("attention every", every, 1, 2**31 - 1)
+        return window, every, sinks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """What the cache is built with, besides the model's layers. ``pool_slots`` overrides ``device_bytes``."""
+
+    device_bytes: int = 1 << 30
+    pool_slots: tuple[int, ...] | None = None
+    max_seq_len: int = 4096
+    tokens_per_block: int = 32
+    enable_prefix_caching: bool = True
+    enable_partial_reuse: bool = True
+    swa_scratch_reuse: bool = True
+    separate_pools: bool = False
+    publish: str = "full_blocks"
+    window_checkpoints: str = "every_chunk"
+    reuse_unit_tokens: int | None = None
+    max_util_for_resume: float = 0.95
+
+    def __post_init__(self) -> None:
+        for name in ("device_bytes", "max_seq_len", "tokens_per_block"):
+            check_integer(name, getattr(self, name), 1, 2**60)
+        for name in ("enable_prefix_caching", "enable_partial_reuse", "swa_scratch_reuse", "separate_pools"):
+            _check_bool(name, getattr(self, name))
+        check_real("max_util_for_resume", self.max_util_for_resume, 0.0, 1.0, is_low_open=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopConfig:
+    """``overlap``: plan and reserve the next step while one computes. ``seed``: for requests without their own."""
+
+    overlap: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_bool("overlap", self.overlap)
+        check_integer("seed", self.seed, 0, 2**31 - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeConfig:
+    """All sections."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    loop: LoopConfig = field(default_factory=LoopConfig)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> RuntimeConfig:
+        """Sort flat settings into their sections; vLLM's names are accepted. Unknown names raise ``ConfigError``."""
+        sections: dict[str, type[Any]] = {
+            "model": ModelConfig,
+            "cache": CacheConfig,
+            "scheduler": SchedulerConfig,
+            "loop": LoopConfig,
+        }
+        place = {f.name: section for section, kind in sections.items() for f in fields(kind)}
+        values: dict[str, dict[str, object]] = {section: {} for section in sections}
+        for name, value in settings.items():
+            canonical = ALIASES.get(name, name)
+            if canonical not in place:
+                raise ConfigError(
+                    f"{name}={value!r}: no such setting; legal are {sorted([*place, *ALIASES])}", field=name
+                )
+            of_section = values[place[canonical]]
+            if canonical in of_section:
+                raise ConfigError(f"{name}={value!r}: {canonical} is given twice, under two names", field=name)
+            of_section[canonical] = value
+        return cls(**{section: kind(**values[section]) for section, kind in sections.items()})
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{name}={value!r} must be a non-empty string", field=name, value=value)
+
+
+def _check_bool(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name}={value!r} must be True or False", field=name, value=value)

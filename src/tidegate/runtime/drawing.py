@@ -1,0 +1,119 @@
+"""From a step's logits to one token per row: what a sampler must offer, and the one that needs no torch.
+
+Per-request parameters live in arrays by row, so that preparing a draw costs no Python per sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.base import ConfigError, EngineError, Int64Array
+from tidegate.request import Phase, Request, RunningSequences, TokenLogprob
+
+Float32Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnLogprobs:
+    """Log-probabilities of the drawn tokens ``[m]`` and of the likeliest ``[m, n]``; ``wanted[i]`` of them, or -1."""
+
+    chosen: Float32Array
+    top_tokens: Int64Array
+    top: Float32Array
+    wanted: Int64Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """One token per row of logits."""
+
+    tokens: Int64Array
+    logprobs: DrawnLogprobs | None = None
+
+
+Draw = Callable[[npt.ArrayLike], Drawn]
+
+
+class Drawer(Protocol):
+    """Draws tokens. ``prepare`` gathers everything on the caller's side; the draw itself may run in a thread."""
+
+    def check(self, request: Request) -> None:
+        """Raise ``ConfigError`` for a request whose sampling this drawer cannot do."""
+        ...
+
+    def enter(self, row: int, request: Request, order: int) -> None:
+        """Note the parameters of the request that entered ``row``."""
+        ...
+
+    def prepare(self, rows: Int64Array, sequences: RunningSequences) -> Draw:
+        """Return the draw for these rows' next tokens."""
+        ...
+
+
+class GreedyDrawer:
+    """Takes the likeliest token, in NumPy."""
+
+    def check(self, request: Request) -> None:
+        """Raise ``ConfigError`` unless the request is plainly greedy."""
+        params = request.sampling
+        if not params.is_greedy or params.has_penalties or params.logprobs is not None:
+            raise ConfigError(
+                "sampling: only temperature=0 without penalties and logprobs is possible without torch",
+                field="sampling",
+                value=params,
+            )
+
+    def enter(self, row: int, request: Request, order: int) -> None:
+        """Do nothing: greedy draws have no parameters."""
+
+    def prepare(self, rows: Int64Array, sequences: RunningSequences) -> Draw:
+        """Return a draw of the likeliest token that is not a stop token too early."""
+        banned = early_stops(rows, sequences)
+
+        def draw(logits: npt.ArrayLike) -> Drawn:
+            scores = np.asarray(logits)
+            if banned is not None:
+                scores = scores.copy()
+                scores[banned] = -np.inf
+            tokens = scores.argmax(axis=1)
+            best = scores[np.arange(len(tokens)), tokens]
+            if not np.isfinite(best).all():
+                bad = np.flatnonzero(~np.isfinite(best)).tolist()
+                raise EngineError(f"logits of rows {bad} have no finite largest value", rows=bad)
+            return Drawn(tokens.astype(np.int64))
+
+        return draw
+
+
+def early_stops(rows: Int64Array, sequences: RunningSequences) -> tuple[Int64Array, Int64Array] | None:
+    """Return ``(place, token)`` of stop tokens that may not be drawn yet; None when there are none."""
+    early = sequences.num_tokens[rows] + 1 < sequences.min_length[rows]
+    if not early.any():
+        return None
+    stops = sequences.stop_ids[rows]
+    place, column = np.nonzero((stops >= 0) & early[:, None])
+    return place, stops[place, column]
+
+
+def request_logprobs(
+    drawn: Drawn, rows: Int64Array, sequences: RunningSequences
+) -> tuple[tuple[str, TokenLogprob], ...]:
+    """Return by request id what the rows that want log-probabilities have drawn, before a row is given away."""
+    found = drawn.logprobs
+    if found is None:
+        return ()
+    wants = np.flatnonzero((found.wanted >= 0) & (sequences.phase[rows] != Phase.FINISHED))
+    return tuple(
+        (sequences.request(int(rows[place])).request_id, _logprob(drawn, found, place)) for place in wants.tolist()
+    )
+
+
+def _logprob(drawn: Drawn, found: DrawnLogprobs, place: int) -> TokenLogprob:
+    number = int(found.wanted[place])
+    top = zip(found.top_tokens[place, :number].tolist(), found.top[place, :number].tolist(), strict=True)
+    return TokenLogprob(int(drawn.tokens[place]), float(found.chosen[place]), tuple(top))

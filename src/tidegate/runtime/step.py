@@ -1,0 +1,172 @@
+"""One step after the other: plan, reserve, dispatch, compute, keep, apply.
+
+With overlap, step N+1 is planned, priced and reserved while N computes; it is launched when N's tokens are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate.base import Clock, EngineError, Int64Array
+from tidegate.cache import KVCacheManager, Reservation, StepPages
+from tidegate.engine import Engine, StepInput
+from tidegate.request import TokenLogprob
+from tidegate.runtime.drawing import Drawer, Drawn, request_logprobs
+from tidegate.runtime.step_input import engine_step
+from tidegate.runtime.worker import Worker
+from tidegate.scheduling import Outcome, Plan, Scheduler, Stall, Step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prepared:
+    """Dispatched: pages are there, nothing computes yet."""
+
+    plan: Plan
+    reservation: Reservation
+    pages: StepPages
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Flight:
+    """A step that computes, or has and was not applied yet."""
+
+    step: Step
+    reservation: Reservation
+    pages: StepPages
+    sampled: Int64Array
+    drawn: Future[Drawn]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepReport:
+    """What one turn of the loop did. ``logprobs`` are by request id; ``stall`` tells why nothing can be done."""
+
+    outcome: Outcome
+    logprobs: tuple[tuple[str, TokenLogprob], ...] = ()
+    stall: Stall | None = None
+    error: Exception | None = None
+
+
+class StepLoop:
+    """Drives one scheduler, one cache and one engine. Whatever is to take effect is called between ``run_once`` calls.
+
+    What fails before dispatch leaves everything as it was and raises. When a step fails later, its reservation is
+    rolled back, its requests end with reason ``error``, and the loop lives on.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        manager: KVCacheManager,
+        engine: Engine,
+        drawer: Drawer,
+        *,
+        clock: Clock,
+        worker: Worker,
+        overlap: bool,
+    ) -> None:
+        self._scheduler = scheduler
+        self._manager = manager
+        self._engine = engine
+        self._drawer = drawer
+        self._clock = clock
+        self._worker = worker
+        self._overlap = overlap
+        self._flight: _Flight | None = None
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a step computes."""
+        return self._flight is not None
+
+    def run_once(self) -> StepReport:
+        """Take one step: launch one, and settle it (with overlap: settle the one before)."""
+        plan = self._scheduler.plan()
+        prepared = None if plan.is_idle else self._prepare(plan)
+        report = StepReport(Outcome(), stall=plan.stall)
+        if self._flight is not None:
+            report = self._land(self._flight, prepared)
+            if report.error is not None:
+                return report
+        if plan.exhausted:
+            return StepReport(self._scheduler.retire(plan, now=self._clock.now()))
+        if prepared is not None:
+            self._flight = self._launch(prepared)
+            if not self._overlap:
+                report = self._land(self._flight, None)
+        return report
+
+    def settle(self) -> StepReport:
+        """Wait for the step in flight and apply it, launching none."""
+        return StepReport(Outcome()) if self._flight is None else self._land(self._flight, None)
+
+    def close(self) -> None:
+        """Settle what is in flight and stop the worker."""
+        self.settle()
+        self._worker.close()
+
+    def _prepare(self, plan: Plan) -> _Prepared:
+        reservation = self._manager.reserve(plan.quote)
+        try:
+            return _Prepared(plan, reservation, reservation.dispatch())
+        except BaseException:
+            reservation.rollback()
+            raise
+
+    def _launch(self, prepared: _Prepared) -> _Flight:
+        now = self._clock.now()
+        sequences = self._scheduler.sequences
+        step = self._scheduler.start(prepared.plan, prepared.reservation, now=now)
+        sampled, drawn = np.flatnonzero(step.samples), Future[Drawn]()
+        try:
+            for row in step.rows[len(step.rows) - step.num_admitted :].tolist():
+                self._drawer.enter(row, sequences.request(row), int(sequences.order[row]))
+            self._manager.copy_pages(prepared.pages.copies)
+            drawn = self._worker.submit(self._job(step, sampled, engine_step(step, prepared.pages, sequences)))
+        except Exception as error:
+            drawn.set_exception(error)
+        except BaseException as error:
+            prepared.reservation.rollback()
+            self._scheduler.fail(step, EngineError(f"interrupted by {type(error).__name__}"), now=now)
+            raise
+        return _Flight(step, prepared.reservation, prepared.pages, sampled, drawn)
+
+    def _job(self, step: Step, sampled: Int64Array, work: StepInput | None) -> Callable[[], Drawn]:
+        """Return what the worker runs. It reads arrays gathered here, never the scheduler's or the cache's own."""
+        nothing = Drawn(np.zeros(0, dtype=np.int64))
+        if work is None:
+            return lambda: nothing
+        draw = self._drawer.prepare(step.rows[sampled], self._scheduler.sequences) if len(sampled) else None
+
+        def compute() -> Drawn:
+            logits = self._engine.forward(work)
+            return nothing if draw is None else draw(logits)
+
+        return compute
+
+    def _land(self, flight: _Flight, prepared: _Prepared | None) -> StepReport:
+        """Wait for a step and apply it; if it failed, roll back what was prepared on top of it, then it."""
+        try:
+            drawn = flight.drawn.result()
+            self._manager.copy_pages(flight.pages.snapshots)
+            tokens = np.full(len(flight.step.rows), -1, dtype=np.int64)
+            tokens[flight.sampled] = drawn.tokens
+        except Exception as error:
+            self._flight = None
+            if prepared is not None:
+                prepared.reservation.rollback()
+            flight.reservation.rollback()
+            return StepReport(self._scheduler.fail(flight.step, error, now=self._clock.now()), error=error)
+        except BaseException:
+            # Interrupted while it waited: the step still computes and stays in flight.
+            if prepared is not None:
+                prepared.reservation.rollback()
+            raise
+        self._flight = None
+        flight.reservation.keep()
+        logprobs = request_logprobs(drawn, flight.step.rows[flight.sampled], self._scheduler.sequences)
+        return StepReport(self._scheduler.apply(flight.step, tokens, now=self._clock.now()), logprobs)

@@ -1,0 +1,45 @@
+"""A step as the engine takes it: flat arrays of tokens, positions and tables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.base import GroupTables, Int64Array
+from tidegate.cache import StepPages
+from tidegate.engine import StepInput
+from tidegate.request import RunningSequences
+from tidegate.scheduling import Step
+
+
+def engine_step(step: Step, pages: StepPages, sequences: RunningSequences) -> StepInput | None:
+    """Lay a step out flat, without the sequences that ended since it was planned; None when none is left."""
+    places = np.flatnonzero(step.is_computed)
+    if not len(places):
+        return None
+    groups = pages.groups
+    if not step.is_whole:
+        groups = tuple(_columns(tables, places) for tables in groups)
+    rows, starts = step.rows[places], step.starts[places]
+    lengths = step.ends[places] - starts
+    cu_seqlens = np.zeros(len(places) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=cu_seqlens[1:])
+    if len(places) == cu_seqlens[-1]:
+        owners, positions = rows, starts
+    else:
+        owners = np.repeat(rows, lengths)
+        positions = np.arange(cu_seqlens[-1], dtype=np.int64) + np.repeat(starts - cu_seqlens[:-1], lengths)
+    return StepInput(
+        token_ids=sequences.tokens[owners, positions].astype(np.int64),
+        positions=positions,
+        cu_seqlens=cu_seqlens,
+        rows=rows,
+        groups=groups,
+        logit_positions=cu_seqlens[1:][step.samples[places]].astype(np.int64) - 1,
+    )
+
+
+def _columns(tables: GroupTables, places: Int64Array) -> GroupTables:
+    """Keep the sequences that are computed: per-layer tables go by place in the step."""
+    if tables.layer_tables is None:
+        return tables
+    return GroupTables(tables.slots, np.ascontiguousarray(tables.layer_tables[:, places]))

@@ -1,0 +1,23 @@
+"""Plans steps: budgets, policies, the planner, and the scheduler that applies what was planned."""
+
+from tidegate.scheduling.config import PolicyName, SchedulerConfig
+from tidegate.scheduling.intake import ModelLimits
+from tidegate.scheduling.plan import Admission, Chunk, Outcome, Plan, Stall, Step, Wait, Waiting
+from tidegate.scheduling.scheduler import Scheduler
+from tidegate.scheduling.statistics import SchedulerStatistics
+
+__all__ = [
+    "Admission",
+    "Chunk",
+    "ModelLimits",
+    "Outcome",
+    "Plan",
+    "PolicyName",
+    "Scheduler",
+    "SchedulerConfig",
+    "SchedulerStatistics",
+    "Stall",
+    "Step",
+    "Wait",
+    "Waiting",
+]

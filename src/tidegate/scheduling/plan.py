@@ -1,0 +1,140 @@
+"""A step's decisions as data: frozen, priced, nothing taken yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tidegate.base import BoolArray, Int64Array
+from tidegate.cache import Candidate, Quote
+from tidegate.request import Milestones, Phase, Request, RequestOutput
+
+WaitReason = Literal["tokens", "seats", "partial_prefills", "pages", "headroom"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """A request that owns nothing: its cache candidate and what it has behind it."""
+
+    request: Request
+    candidate: Candidate
+    order: int
+    max_length: int
+    phase: Phase
+    milestones: Milestones
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Positions ``start`` to ``end`` of a running prefill."""
+
+    row: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Admission:
+    """A waiting request's first chunk, beginning behind what it reuses."""
+
+    waiting: Waiting
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why the first request that could not go on has to wait. ``shortage`` is in pages, per pool group."""
+
+    request_id: str
+    reason: WaitReason
+    shortage: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Work waits, nothing runs and nothing is in flight: who waits, and per pool group what is there and what is held.
+
+    With nothing running here, ``held`` pages are those of sequences that somebody else made in the same cache.
+    """
+
+    wait: Wait
+    num_waiting: int
+    pool_pages: tuple[int, ...]
+    supply: tuple[int, ...]
+    held: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.num_waiting} requests wait, first {self.wait.request_id!r} for {self.wait.reason}: "
+            f"short of {self.wait.shortage} pages per pool group, {self.supply} of {self.pool_pages} could be had, "
+            f"sequences outside this scheduler hold {self.held}"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """One step. Order of its sequences: ``decodes``, ``chunks``, ``admissions``, as in ``quote``.
+
+    ``victims`` are suspended by the step. ``exhausted`` rows can never go on and end with ``capacity``; such a plan
+    computes nothing. ``deferred`` wait for a prefix somebody is computing.
+    """
+
+    quote: Quote
+    decodes: Int64Array
+    chunks: tuple[Chunk, ...] = ()
+    admissions: tuple[Admission, ...] = ()
+    victims: tuple[int, ...] = ()
+    exhausted: tuple[int, ...] = ()
+    deferred: tuple[str, ...] = ()
+    wait: Wait | None = None
+    stall: Stall | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens the step computes, exactly."""
+        prefill = sum(chunk.end - chunk.start for chunk in self.chunks)
+        return len(self.decodes) + prefill + sum(entry.end - entry.start for entry in self.admissions)
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences the step computes."""
+        return len(self.decodes) + len(self.chunks) + len(self.admissions)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to reserve."""
+        return self.num_sequences == 0 and not self.victims
+
+    def decisions(self) -> tuple[object, ...]:
+        """Return the decisions as plain values, equal for equal plans."""
+        return (
+            tuple(self.decodes.tolist()),
+            tuple((chunk.row, chunk.start, chunk.end) for chunk in self.chunks),
+            tuple((entry.waiting.request.request_id, entry.start, entry.end) for entry in self.admissions),
+            self.victims,
+            self.exhausted,
+            self.deferred,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A plan under way. ``is_computed`` is False for sequences that ended after they were planned."""
+
+    rows: Int64Array
+    starts: Int64Array
+    ends: Int64Array
+    samples: BoolArray
+    is_computed: BoolArray
+    is_whole: bool
+    samples_all: bool
+    num_admitted: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a step brought: tokens drawn, and the requests that ended with it."""
+
+    num_tokens: int = 0
+    finished: tuple[RequestOutput, ...] = ()

@@ -1,0 +1,200 @@
+"""The prefill half of a plan: next chunks of running prompts, then admissions in queue order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate.base import Int64Array, InternalError
+from tidegate.cache import KVCacheManager, Quote
+from tidegate.request import RunningSequences, WaitingQueue
+from tidegate.scheduling.budget import StepBudget, chunk_end, fit_chunk
+from tidegate.scheduling.config import SchedulerConfig
+from tidegate.scheduling.headroom import Headroom
+from tidegate.scheduling.plan import Admission, Chunk, Wait, Waiting, WaitReason
+from tidegate.scheduling.policy import prefill_order
+from tidegate.scheduling.shared_prefix import PrefixOwners
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanView:
+    """What deciders read: nobody writes through it."""
+
+    manager: KVCacheManager
+    sequences: RunningSequences
+    queue: WaitingQueue[Waiting]
+    config: SchedulerConfig
+    headroom: Headroom
+    pool_pages: tuple[int, ...]
+    align: int
+
+
+class PrefillDraft:
+    """Adds prefills to a quote that already holds the decodes. Lives for one plan."""
+
+    def __init__(self, view: PlanView, quote: Quote, active: Int64Array, decodes: Int64Array, victims: tuple[int, ...]):
+        config, sequences = view.config, view.sequences
+        self.quote = quote
+        self.chunks: list[Chunk] = []
+        self.admissions: list[Admission] = []
+        self.deferred: list[str] = []
+        self.wait: Wait | None = None
+        self._view = view
+        self._active = active
+        self._decodes = decodes
+        self._victims = victims
+        self._budget = StepBudget(
+            tokens=config.max_num_tokens - len(decodes),
+            seats=min(config.max_batch_size - len(active), len(sequences.is_used) - sequences.num_used),
+            partials=config.max_partial_prefills,
+        )
+        self._owners = PrefixOwners(view.manager.match_unit)
+
+    def continue_running(self) -> None:
+        """Give each running prefill its next chunk, in policy order."""
+        view = self._view
+        capacity, target = view.manager.capacity, view.sequences.target
+        rows = self._active[view.manager.history[self._active] < target[self._active]]
+        for row in prefill_order(view.sequences, rows, view.config.policy).tolist():
+            start, goal = int(capacity[row]), int(target[row])
+            if start < goal:
+                end = self._continue(row, start, goal)
+                self._budget.spend(end - start, is_partial=end < goal)
+            self._own(row, goal)  # also while its last chunk is in flight: nothing of that is published yet
+
+    def _continue(self, row: int, start: int, goal: int) -> int:
+        """Plan one running prefill's chunk and return its end; ``start`` when it has to wait."""
+        wanted = chunk_end(start, goal, self._most_tokens(), self._view.align)
+        request_id = self._view.sequences.request(row).request_id
+        if wanted == start:
+            self._note(request_id, "tokens")
+            return start
+        is_alone = len(self._active) == 1
+        rows = np.array([row], dtype=np.int64)
+        end = fit_chunk(
+            start,
+            wanted,
+            self._view.align,
+            price=lambda at: self.quote.add(rows, np.array([at], dtype=np.int64)),
+            can_wait=lambda at: not is_alone and self._view.manager.plan.chunk_fits_alone(start, at),
+        )
+        if end is None:
+            self._note(request_id, "pages", self.quote.shortage)
+            return start
+        self.chunks.append(Chunk(row, start, end))
+        return end
+
+    def admit_waiting(self) -> None:
+        """Admit from the queue in order until one has to wait; those deferred for a shared prefix are passed over."""
+        if self.wait is not None:
+            return
+        probes_left = self._budget.seats + self._view.config.extra_probes
+        for waiting in self._view.queue:
+            if probes_left <= 0:
+                return
+            probes_left -= 1
+            if self._budget.seats <= 0:
+                self._note(waiting.request.request_id, "seats")
+                return
+            reused = self._view.manager.lookup(waiting.candidate)
+            if self._must_defer(waiting, reused):
+                self.deferred.append(waiting.request.request_id)
+            elif not self._admit(waiting, reused):
+                return
+
+    def _admit(self, waiting: Waiting, start: int) -> bool:
+        """Plan a waiting request's first chunk; False when it, and so all behind it, must wait."""
+        view, candidate, request_id = self._view, waiting.candidate, waiting.request.request_id
+        goal = candidate.num_tokens
+        wanted = chunk_end(start, goal, self._most_tokens(), view.align)
+        if wanted == start:
+            return self._note(request_id, "tokens")
+        if wanted < goal and self._budget.partials <= 0:
+            return self._note(request_id, "partial_prefills")
+        is_busy = len(self._active) + len(self.admissions) > 0
+        leave = self._to_leave(waiting) if is_busy else None
+        if leave is not None and (self.quote.supply - view.headroom.floor_of(start, wanted) < leave).any():
+            return self._note(request_id, "headroom")
+        end = fit_chunk(
+            start,
+            wanted,
+            view.align,
+            price=lambda at: self.quote.admit(candidate, at),
+            can_wait=lambda at: (
+                (is_busy or self._is_held_elsewhere()) and view.manager.plan.chunk_fits_alone(start, at)
+            ),
+        )
+        if end is None:
+            return self._note(request_id, "pages", self.quote.shortage)
+        is_short = leave is not None and bool((np.array(self.quote.supply) < leave).any())
+        if is_short or (end < goal and self._budget.partials <= 0):
+            self._price_again()
+            return self._note(request_id, "headroom" if is_short else "partial_prefills")
+        self.admissions.append(Admission(waiting, start, end))
+        self._budget.seats -= 1
+        self._budget.spend(end - start, is_partial=end < goal)
+        self._owners.add(waiting.request, candidate.tokens, start)
+        return True
+
+    def _is_held_elsewhere(self) -> bool:
+        """Tell, while nothing of ours is active, whether sequences outside this scheduler hold pages."""
+        return self._view.manager.quote().supply != self._view.pool_pages
+
+    def _most_tokens(self) -> int:
+        longest = self._view.config.max_chunk_tokens
+        return self._budget.tokens if longest is None else min(self._budget.tokens, longest)
+
+    def _to_leave(self, waiting: Waiting) -> Int64Array:
+        """Return pages this admission must leave per pool group: headroom, and the resume gate of one coming back."""
+        view = self._view
+        leave = view.headroom.pages(*self._lengths())
+        if waiting.candidate.is_resumed:
+            gate = 1.0 - view.manager.config.max_util_for_resume
+            leave = np.maximum(leave, np.ceil(np.array(view.pool_pages) * gate).astype(np.int64))
+        return leave
+
+    def _lengths(self) -> tuple[Int64Array, Int64Array]:
+        """Return capacity after the step, and the most it will ever be, of all sequences active so far."""
+        view = self._view
+        now = view.manager.capacity.copy()
+        now[self._decodes] += 1
+        for chunk in self.chunks:
+            now[chunk.row] = chunk.end
+        added = np.array([entry.end for entry in self.admissions], dtype=np.int64)
+        added_most = np.array([entry.waiting.max_length - 1 for entry in self.admissions], dtype=np.int64)
+        most = view.sequences.max_length[self._active] - 1
+        return np.concatenate((now[self._active], added)), np.concatenate((most, added_most))
+
+    def _must_defer(self, waiting: Waiting, reused: int) -> bool:
+        return self._shares() and self._owners.is_computing(waiting.request, waiting.candidate.tokens, reused)
+
+    def _own(self, row: int, goal: int) -> None:
+        if self._shares():
+            view = self._view
+            tokens = view.sequences.tokens[row, :goal]
+            self._owners.add(view.sequences.request(row), tokens, int(view.manager.history[row]))
+
+    def _shares(self) -> bool:
+        cache = self._view.manager.config
+        return self._view.config.share_prefixes and cache.enable_prefix_caching and cache.publish == "full_blocks"
+
+    def _note(self, request_id: str, reason: WaitReason, shortage: tuple[int, ...] = ()) -> bool:
+        """Keep the first wait of the plan; always False, so that deciders can return it."""
+        if self.wait is None:
+            self.wait = Wait(request_id, reason, shortage)
+        return False
+
+    def _price_again(self) -> None:
+        """Replace the quote by one without its last admission: quotes are extended, never cut."""
+        quote = self._view.manager.quote()
+        if self._victims:
+            quote.suspend(np.array(self._victims, dtype=np.int64))
+        fits = not len(self._decodes) or quote.add(self._decodes, self._view.manager.capacity[self._decodes] + 1)
+        for chunk in self.chunks:
+            fits &= quote.add(np.array([chunk.row], dtype=np.int64), np.array([chunk.end], dtype=np.int64))
+        for entry in self.admissions:
+            fits &= quote.admit(entry.waiting.candidate, entry.end)
+        if not fits:
+            raise InternalError("a plan that was priced once cannot be priced again")
+        self.quote = quote

@@ -1,0 +1,297 @@
+"""The scheduler: plans steps, and is the sole writer of sequence tokens and phases."""
+
+from __future__ import annotations
+
+from math import lcm
+
+import numpy as np
+
+from tidegate.base import ConfigError, Int32Array, Int64Array, InternalError, Retention
+from tidegate.cache import KVCacheManager, Reservation, ReuseScope
+from tidegate.request import (
+    FinishReason,
+    Milestones,
+    Phase,
+    Request,
+    RequestOutput,
+    RunningSequences,
+    SequenceStart,
+    Timing,
+    WaitingQueue,
+    check_move,
+    check_moves,
+)
+from tidegate.scheduling.config import SchedulerConfig
+from tidegate.scheduling.headroom import Headroom
+from tidegate.scheduling.intake import ModelLimits, check_tokens, reachable_length
+from tidegate.scheduling.plan import Outcome, Plan, Step, Waiting
+from tidegate.scheduling.planner import make_plan
+from tidegate.scheduling.policy import queue_key
+from tidegate.scheduling.prefill import PlanView
+from tidegate.scheduling.statistics import Counters, SchedulerStatistics
+
+
+class Scheduler:
+    """Requests in, plans and outputs out, around one cache.
+
+    A step is ``plan``, the cache's ``reserve`` and ``dispatch``, ``start``, the engine, ``apply``. Until ``start``
+    nothing of the scheduler has changed. Submitting and finishing are for between steps.
+    """
+
+    def __init__(self, manager: KVCacheManager, config: SchedulerConfig, model: ModelLimits) -> None:
+        align = lcm(*(g.block_tokens for g in manager.groups if g.retention is not Retention.STATE))
+        for field, value in (("max_num_tokens", config.max_num_tokens), ("max_chunk_tokens", config.max_chunk_tokens)):
+            if value is not None and value < align:
+                raise ConfigError(
+                    f"{field}={value} must be at least {align}: chunks end at block borders", field=field, value=value
+                )
+        pool_pages = manager.quote().supply
+        self.config = config
+        self._manager = manager
+        self._model = model
+        self._sequences = RunningSequences(manager.config.max_sequences, manager.config.max_seq_len)
+        self._queue: WaitingQueue[Waiting] = WaitingQueue(config.max_waiting)
+        self._rows: dict[str, int] = {}
+        self._counters = Counters()
+        self._num_submitted = 0
+        self._view = PlanView(
+            manager=manager,
+            sequences=self._sequences,
+            queue=self._queue,
+            config=config,
+            headroom=Headroom(manager.groups, pool_pages, config.headroom_blocks, config.headroom_share),
+            pool_pages=pool_pages,
+            align=align,
+        )
+
+    @property
+    def sequences(self) -> RunningSequences:
+        """The running sequences, to read."""
+        return self._sequences
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything waits or runs."""
+        return len(self._queue) > 0 or bool(self._rows)
+
+    def statistics(self) -> SchedulerStatistics:
+        """Return the counters."""
+        return self._counters.freeze(waiting=len(self._queue), running=len(self._rows))
+
+    def submit(self, request: Request, *, now: float) -> RequestOutput | None:
+        """Queue a request, or return its output when it ends at once because not even its prompt can ever fit.
+
+        Raises ``ConfigError`` for ids outside the vocabulary or in use, ``RequestTooLong``, ``QueueFull``; then
+        nothing has changed.
+        """
+        request_id = request.request_id
+        if request_id in self._rows or request_id in self._queue:
+            raise ConfigError(f"request_id={request_id!r} is in use", field="request_id", value=request_id)
+        check_tokens(request, self._model)
+        max_length = reachable_length(request, self._manager)
+        self._queue.check_room()
+        if max_length <= request.num_prompt_tokens:
+            return self._refuse(request, now)
+        candidate = self._manager.candidate(
+            request.prompt,
+            ReuseScope(lora_id=request.lora_id, salt=request.salt, lora_version=request.lora_version),
+            access="none" if request.prompt_logprobs else request.access,
+        )
+        waiting = Waiting(request, candidate, self._num_submitted, max_length, Phase.WAITING, Milestones())
+        self._num_submitted += 1
+        self._counters.submitted += 1
+        self._queue.push(request_id, queue_key(self.config.policy, request, waiting.order), waiting)
+        return None
+
+    def finish(self, request_id: str, reason: FinishReason, *, now: float) -> RequestOutput | None:
+        """End a request in any phase; None when it is not here. Pages in use by an open step follow when it settles."""
+        waiting = self._queue.pop(request_id)
+        if waiting is not None:
+            return self._end_waiting(waiting, reason, now)
+        row = self._rows.get(request_id)
+        if row is None:
+            return None
+        output = self._end_running(row, reason, now)
+        self._close_settled(np.array([row], dtype=np.int64))
+        return output
+
+    def tokens_since(self, request_id: str, start: int) -> Int32Array:
+        """Return a running request's output tokens from the ``start``-th on; empty while it waits."""
+        row = self._rows.get(request_id)
+        if row is None:
+            return np.zeros(0, dtype=np.int32)
+        sequences = self._sequences
+        return sequences.tokens[row, sequences.num_prompt[row] + start : sequences.num_tokens[row]].copy()
+
+    def plan(self) -> Plan:
+        """Decide the next step. Changes nothing."""
+        return make_plan(self._view)
+
+    def start(self, plan: Plan, reservation: Reservation, *, now: float) -> Step:
+        """Enter a dispatched plan: victims go back to the queue, admitted requests into their rows."""
+        rows = reservation.rows
+        num_admitted = len(plan.admissions)
+        if len(rows) != plan.num_sequences or int((reservation.ends - reservation.starts).sum()) != plan.num_tokens:
+            raise InternalError("the reservation differs from its plan", planned=plan.num_tokens, rows=len(rows))
+        self._suspend(plan, reservation)
+        for entry, row in zip(plan.admissions, rows[len(rows) - num_admitted :].tolist(), strict=True):
+            self._enter(entry.waiting, row, entry.start, now)
+        counters = self._counters
+        counters.steps += 1
+        counters.decode_tokens += len(plan.decodes)
+        counters.prefill_tokens += plan.num_tokens - len(plan.decodes)
+        counters.deferrals += len(plan.deferred)
+        is_computed = ~self._sequences.is_ended(rows)
+        samples = is_computed & (reservation.ends >= self._sequences.target[rows])
+        return Step(
+            rows=rows,
+            starts=reservation.starts,
+            ends=reservation.ends,
+            samples=samples,
+            is_computed=is_computed,
+            is_whole=bool(is_computed.all()),
+            samples_all=bool(samples.all()),
+            num_admitted=num_admitted,
+        )
+
+    def apply(self, step: Step, tokens: Int64Array, *, now: float) -> Outcome:
+        """Settle a step: publish, advance sequences by ``tokens`` (one per row, read where it samples), end some.
+
+        A sequence that ended meanwhile takes no token; its pages return here, with its last open step.
+        """
+        sequences, rows = self._sequences, step.rows
+        is_ended = sequences.is_ended(rows)
+        any_ended = bool(is_ended.any())
+        histories = step.ends if step.is_whole else np.where(step.is_computed, step.ends, self._manager.history[rows])
+        if step.samples_all and not any_ended:
+            fed, drawn = rows, tokens
+            self._manager.advance(rows, histories, tokens)
+        else:
+            takes = step.samples & ~is_ended
+            fed, drawn = rows[takes], tokens[takes]
+            self._manager.advance(rows, histories, np.where(takes, tokens, -1))
+        sequences.append(fed, drawn, now=now)
+        finished = self._end_complete(fed, now)
+        if finished or any_ended:
+            self._close_settled(rows[sequences.is_ended(rows)])
+        return Outcome(num_tokens=len(fed), finished=finished)
+
+    def fail(self, step: Step, error: Exception, *, now: float) -> Outcome:
+        """End the requests of a step whose reservation was rolled back, with reason ``error``."""
+        sequences, rows = self._sequences, step.rows
+        live = rows[~sequences.is_ended(rows)]
+        facts = f"{type(error).__name__}: {error}"
+        finished = tuple(self._end_running(row, FinishReason.ERROR, now, facts) for row in live.tolist())
+        num_kept = len(rows) - step.num_admitted
+        sequences.release(rows[num_kept:])  # the roll-back has taken their rows back
+        self._close_settled(rows[:num_kept])
+        return Outcome(finished=finished)
+
+    def retire(self, plan: Plan, *, now: float) -> Outcome:
+        """End a plan's exhausted sequences: the last that runs and can get no further page ends with ``capacity``."""
+        finished = tuple(self._end_running(row, FinishReason.CAPACITY, now) for row in plan.exhausted)
+        self._close_settled(np.array(plan.exhausted, dtype=np.int64))
+        return Outcome(finished=finished)
+
+    def _enter(self, waiting: Waiting, row: int, start: int, now: float) -> None:
+        check_move(waiting.phase, Phase.PREFILL)
+        request, candidate = waiting.request, waiting.candidate
+        is_resumed = waiting.phase is Phase.SUSPENDED
+        self._queue.pop(request.request_id)
+        past = waiting.milestones
+        if not is_resumed:
+            past = Milestones(admitted_s=now, num_cached_tokens=start)
+        sequence = SequenceStart(
+            request=request,
+            order=waiting.order,
+            tokens=candidate.tokens,
+            max_length=waiting.max_length,
+            stop_ids=self._model.stop_ids(request),
+            milestones=past,
+        )
+        self._sequences.enter(row, sequence, now=now)
+        self._rows[request.request_id] = row
+        self._counters.admission(candidate.num_tokens, start, is_resumed=is_resumed)
+
+    def _suspend(self, plan: Plan, reservation: Reservation) -> None:
+        if not plan.victims:
+            return
+        sequences = self._sequences
+        rows = np.array(plan.victims, dtype=np.int64)
+        check_moves(sequences.phase[rows], Phase.SUSPENDED)
+        for row, candidate in zip(plan.victims, reservation.suspended, strict=True):
+            request, past = sequences.request(row), sequences.milestones(row)
+            order, max_length = int(sequences.order[row]), int(sequences.max_length[row])
+            again = Milestones(
+                admitted_s=past.admitted_s,
+                first_token_s=past.first_token_s,
+                num_cached_tokens=past.num_cached_tokens,
+                num_suspensions=past.num_suspensions + 1,
+            )
+            waiting = Waiting(request, candidate, order, max_length, Phase.SUSPENDED, again)
+            del self._rows[request.request_id]
+            self._queue.push(request.request_id, queue_key(self.config.policy, request, order), waiting)
+        sequences.release(rows)
+        self._counters.suspended += len(rows)
+
+    def _end_complete(self, rows: Int64Array, now: float) -> tuple[RequestOutput, ...]:
+        """End the sequences whose last token is a stop token or their last allowed one."""
+        sequences = self._sequences
+        is_stopped = sequences.is_at_stop(rows)
+        is_over = is_stopped | (sequences.num_tokens[rows] >= sequences.max_length[rows])
+        if not is_over.any():
+            return ()
+        return tuple(
+            self._end_running(row, FinishReason.STOP if stopped else self._length_reason(row), now)
+            for row, stopped in zip(rows[is_over].tolist(), is_stopped[is_over].tolist(), strict=True)
+        )
+
+    def _length_reason(self, row: int) -> FinishReason:
+        sequences = self._sequences
+        is_all = int(sequences.num_tokens[row]) >= sequences.request(row).max_length
+        return FinishReason.LENGTH if is_all else FinishReason.CAPACITY
+
+    def _end_running(self, row: int, reason: FinishReason, now: float, error: str | None = None) -> RequestOutput:
+        output = self._sequences.finish(row, reason, now=now, error=error)
+        del self._rows[output.request_id]
+        self._counters.finished += 1
+        return output
+
+    def _refuse(self, request: Request, now: float) -> RequestOutput:
+        """End a request that cannot begin: its prompt alone is too long to be a cache candidate."""
+        check_move(Phase.WAITING, Phase.FINISHED)
+        self._counters.submitted += 1
+        self._counters.finished += 1
+        return RequestOutput(
+            request_id=request.request_id,
+            prompt=request.prompt,
+            tokens=np.zeros(0, dtype=np.int32),
+            finish_reason=FinishReason.CAPACITY,
+            timing=Timing(arrival_s=request.arrival_s, admitted_s=None, first_token_s=None, finished_s=now),
+        )
+
+    def _end_waiting(self, waiting: Waiting, reason: FinishReason, now: float) -> RequestOutput:
+        check_move(waiting.phase, Phase.FINISHED)
+        self._counters.finished += 1
+        request, past = waiting.request, waiting.milestones
+        return RequestOutput(
+            request_id=request.request_id,
+            prompt=request.prompt,
+            tokens=waiting.candidate.tokens[request.num_prompt_tokens :].copy(),
+            finish_reason=reason,
+            timing=Timing(
+                arrival_s=request.arrival_s,
+                admitted_s=past.admitted_s,
+                first_token_s=past.first_token_s,
+                finished_s=now,
+            ),
+            num_cached_tokens=past.num_cached_tokens,
+            num_suspensions=past.num_suspensions,
+        )
+
+    def _close_settled(self, rows: Int64Array) -> None:
+        """Give back the pages of ended sequences that no open step uses any more."""
+        done = rows[self._manager.num_open[rows] == 0]
+        if len(done):
+            self._manager.close(done)
+            self._sequences.release(done)
