@@ -41,7 +41,7 @@ import tidegate.cache.radix_tree
 import tidegate.cache.ranges
 import tidegate.cache.views
 from tidegate.base import TidegateError
-from tidegate.cache import KVCacheConfig, KVCacheManager, Quote, ReuseScope
+from tidegate.cache import KVCacheConfig, KVCacheManager, PageCopies, Quote, ReuseScope
 from tidegate.cache.advance import Settler
 from tidegate.cache.moves import Mover
 from tidegate.cache.pages import PagePool
@@ -83,7 +83,7 @@ def lock_too_few(patch: pytest.MonkeyPatch) -> None:
 def two_rows_one_slot(patch: pytest.MonkeyPatch) -> None:
     put_run = GroupRows.put_run
 
-    def wrong(rows, row, run, pages):  # type: ignore[no-untyped-def]
+    def wrong(rows, row, run, pages):  # type: ignore[no-untyped-def]  # stands in for a typed one
         put_run(rows, row, run, pages)
         if len(pages) > 1:
             rows.slots[row, run[0]] = rows.slots[row, run[0] + 1]
@@ -95,7 +95,7 @@ def two_rows_one_slot(patch: pytest.MonkeyPatch) -> None:
 def scratch_index_wrong(patch: pytest.MonkeyPatch) -> None:
     per_layer = tidegate.cache.views.per_layer
 
-    def wrong(rows, buffers, step, ranges):  # type: ignore[no-untyped-def]
+    def wrong(rows, buffers, step, ranges):  # type: ignore[no-untyped-def]  # stands in for a typed one
         table = per_layer(rows, buffers, step, ranges)
         for place, (begin, end) in ranges:
             table[:, place, end - 1] = table[:, place, begin]
@@ -108,7 +108,7 @@ def scratch_index_wrong(patch: pytest.MonkeyPatch) -> None:
 def scratch_in_a_live_slot(patch: pytest.MonkeyPatch) -> None:
     slots = GroupRows.scratch_slots
 
-    def wrong(rows, row):  # type: ignore[no-untyped-def]
+    def wrong(rows, row):  # type: ignore[no-untyped-def]  # stands in for a typed one
         held = slots(rows, row)
         live = rows.slots[row][rows.slots[row] >= 0]
         return np.resize(live, held.shape) if len(live) else held
@@ -125,7 +125,7 @@ def copy_left_out(patch: pytest.MonkeyPatch) -> None:
 def copy_source_let_go(patch: pytest.MonkeyPatch) -> None:
     private_copy = Reservation._private_copy
 
-    def wrong(self, undo, group, block):  # type: ignore[no-untyped-def]
+    def wrong(self, undo, group, block):  # type: ignore[no-untyped-def]  # stands in for a typed one
         page = self._host.rows[group].pages[undo.move.row, block : block + 1].copy()
         private_copy(self, undo, group, block)
         self._host.rows[group].pool.unlock(page)
@@ -165,7 +165,7 @@ def wrong_adopted_page(patch: pytest.MonkeyPatch) -> None:
 def roll_back_forgets_a_page(patch: pytest.MonkeyPatch) -> None:
     give = Reservation._give
 
-    def wrong(self, group, pages, *, dispatched):  # type: ignore[no-untyped-def]
+    def wrong(self, group, pages, *, dispatched):  # type: ignore[no-untyped-def]  # stands in for a typed one
         give(self, group, pages[1:], dispatched=dispatched)
 
     patch.setattr(Reservation, "_give", wrong)
@@ -173,7 +173,7 @@ def roll_back_forgets_a_page(patch: pytest.MonkeyPatch) -> None:
 
 @planted
 def checkpoint_page_freed(patch: pytest.MonkeyPatch) -> None:
-    def wrong(pool, pages, owner, first):  # type: ignore[no-untyped-def]
+    def wrong(pool, pages, owner, first):  # type: ignore[no-untyped-def]  # stands in for a typed one
         pool.owner[pages] = owner
         pool.ordinal[pages] = np.arange(first, first + len(pages))
 
@@ -183,9 +183,9 @@ def checkpoint_page_freed(patch: pytest.MonkeyPatch) -> None:
 @planted
 def snapshot_too_late(patch: pytest.MonkeyPatch) -> None:
     dispatch = Reservation.dispatch
-    late: list[object] = []
+    late: list[tuple[PageCopies, ...]] = []
 
-    def wrong(self):  # type: ignore[no-untyped-def]
+    def wrong(self):  # type: ignore[no-untyped-def]  # stands in for a typed one
         pages = dispatch(self)
         late.append(pages.snapshots)
         return dataclasses.replace(pages, snapshots=late[-2] if len(late) > 1 else ())
@@ -221,7 +221,7 @@ def rewind_keeps_what_it_took(patch: pytest.MonkeyPatch) -> None:
 
 @planted
 def eviction_takes_a_live_page(patch: pytest.MonkeyPatch) -> None:
-    def wrong(pool, pages, stamps):  # type: ignore[no-untyped-def]
+    def wrong(pool, pages, stamps):  # type: ignore[no-untyped-def]  # stands in for a typed one
         return (pool.refs[pages] > 0) & (pool.slot[pages] >= 0)
 
     patch.setattr(PagePool, "_valid", wrong)
@@ -263,7 +263,7 @@ def test_settling_before_publishing_is_caught_by_what_is_reused(monkeypatch: pyt
     late: list[tuple[object, ...]] = []
     monkeypatch.setattr(Publisher, "checkpoint_chunk", lambda *call: late.append(call))
 
-    def settle_first(self, move):  # type: ignore[no-untyped-def]
+    def settle_first(self, move):  # type: ignore[no-untyped-def]  # stands in for a typed one
         apply(self, move)
         while late:
             checkpoint(*late.pop())  # type: ignore[arg-type]  # the arguments it was called with
