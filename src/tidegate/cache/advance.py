@@ -125,7 +125,7 @@ class Settler:
             self._publisher.publish(row, history)
         if in_prefill and history > old.history:
             self._publisher.checkpoint_chunk(row, history)
-        self._drop_snapshots(row, history)
+        self._drop_snapshots(row, old.steps[0].end)
         self._apply(Move(row, Cursors(history, self.settled_at(row, history), old.steps[1:])))
         mode = sequences.mode[row]
         if mode in (Mode.FULL, Mode.PLANNED):
@@ -139,12 +139,12 @@ class Settler:
             return settled
         return max(settled, min(history, int(sequences.ends[row, 0]) - self._rewind))
 
-    def _drop_snapshots(self, row: int, history: int) -> None:
-        """Pages of snapshots up to ``history``: a checkpoint keeps them, or they go."""
+    def _drop_snapshots(self, row: int, end: int) -> None:
+        """Pages of snapshots by steps up to the one that ended at ``end``: a checkpoint keeps them, or they go."""
         pending = self._publisher.pending_snapshots.get(row)
         if not pending:
             return
-        for position, pages in [entry for entry in pending if entry[0] <= history]:
+        for position, pages in [entry for entry in pending if entry[0] <= end]:
             for group, page in pages.items():
                 self._rows[group].pool.unlock(np.array([page], np.int32), int(self._sequences.retention[row]))
             pending.remove((position, pages))
