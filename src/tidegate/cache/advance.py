@@ -161,7 +161,7 @@ class Settler:
             self._publisher.publish(row, history)
         if in_prefill and history > old.history:
             self._publisher.checkpoint_chunk(row, history)
-        self._drop_snapshots(row, history)
+        self._drop_snapshots(row, old.steps[0].end)
         planned = sequences.mode[row] == Mode.PLANNED and len(old.steps) > 1
         self._apply(Move(row, Cursors(history, self.settled_at(row, history), old.steps[1:])))
         sequences.mode[row] = Mode.PLANNED if planned else Mode.READY
@@ -175,12 +175,12 @@ class Settler:
             return settled
         return max(settled, min(history, int(sequences.ends[0, row]) - self._rewind))
 
-    def _drop_snapshots(self, row: int, history: int) -> None:
-        """Pages of snapshots up to ``history``: a checkpoint keeps them, or they go."""
+    def _drop_snapshots(self, row: int, end: int) -> None:
+        """Pages of snapshots by steps up to the one that ended at ``end``: a checkpoint keeps them, or they go."""
         pending = self._publisher.pending_snapshots.get(row)
         if not pending:
             return
-        for position, pages in [entry for entry in pending if entry[0] <= history]:
+        for position, pages in [entry for entry in pending if entry[0] <= end]:
             for group, page in pages.items():
                 self._rows[group].pool.unlock(np.array([page], np.int32), int(self._sequences.retention[row]))
             pending.remove((position, pages))
@@ -203,7 +203,8 @@ class Settler:
         sequences = self._sequences
         capacity, settled, history = (int(c[row]) for c in (sequences.capacity, sequences.settled, sequences.history))
         in_prefill = history < sequences.prompt_len[row]
-        if sequences.mode[row] != Mode.READY or (self._has_state and capacity < sequences.prompt_len[row]):
+        watched = sequences.mode[row] != Mode.READY or (self._has_state and capacity < sequences.prompt_len[row])
+        if watched or self._ends_in_shared_page(row, capacity):
             sequences.border[row] = -1
         else:
             sequences.border[row] = min(-(-capacity // self._smallest) * self._smallest, sequences.max_seq_len)
@@ -219,6 +220,15 @@ class Settler:
             sequences.event[row] = 0
         else:
             sequences.event[row] = min(int(sequences.next_publish[row]), int(sequences.next_stale[row]) + self._rewind)
+
+    def _ends_in_shared_page(self, row: int, capacity: int) -> bool:
+        """Whether the next step writes first into a page that others see, so that it must take a copy."""
+        for rows in self._rows:
+            if capacity % rows.group.block_tokens:
+                page = rows.pages[row, capacity // rows.group.block_tokens]
+                if page >= 0 and (rows.pool.locks[page] > 1 or rows.pool.refs[page] > 0):
+                    return True
+        return False
 
     # ---- rewind
 
@@ -249,7 +259,6 @@ class Settler:
         self._apply(Move(row, Cursors(history, min(settled, history), [])))
         sequences.known[row] = keep
         self.refresh(row)
-        sequences.border[row] = -1
 
     def _keeps(self, row: int, history: int) -> bool:
         """Whether no window has given back a block that a query at ``history`` reads."""
