@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidegate.cache import KVCacheConfig
+from tidegate.testing.driver import Plan, StepDriver
 from tidegate.testing.greedy import drive, run_step, start
 from tidegate.testing.layouts import stacked, window
 from tidegate.testing.table_check import owned_blocks
@@ -42,7 +43,7 @@ def test_blocks_leave_the_window_on_settled_history_only() -> None:
     assert 2 in owned_blocks(driver.arenas[0], row)
 
 
-def _plan(driver, row, end):  # type: ignore[no-untyped-def]
+def _plan(driver: StepDriver, row: int, end: int) -> Plan:
     plan = driver.plan(grow=[(row, end)])
     assert plan is not None
     return plan

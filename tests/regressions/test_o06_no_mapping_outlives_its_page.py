@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
+from tidegate.base import StateError
 from tidegate.cache import KVCacheConfig
 from tidegate.testing.greedy import decode, drive, expected, start
 from tidegate.testing.layouts import full, stacked, window
@@ -37,10 +41,6 @@ def test_a_reinserted_prompt_leaves_reused_window_slots_alone() -> None:
 
 
 def test_ending_twice_is_refused_not_obeyed() -> None:
-    import pytest
-
-    from tidegate.base import StateError
-
     driver = drive(
         KVCacheConfig(
             layers=stacked(full(), window(8)), max_sequences=4, max_seq_len=64, pool_slots=(24,), tokens_per_block=4
@@ -50,5 +50,5 @@ def test_ending_twice_is_refused_not_obeyed() -> None:
     driver.close(row)
 
     with pytest.raises(StateError):
-        driver.manager.close([row])
+        driver.manager.close(np.array([row]))
     driver.manager.audit()

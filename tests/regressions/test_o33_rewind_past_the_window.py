@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tidegate.base import StateError
@@ -37,7 +38,7 @@ def test_without_slack_one_block_border_is_the_limit() -> None:
 
     # The design settles D at the history itself: without slack nothing below may be asked for.
     with pytest.raises(StateError):
-        driver.manager.rewind([row], [62])
+        driver.manager.rewind(np.array([row]), np.array([62]))
 
     driver.manager.audit()
     assert int(driver.manager.history[row]) == 64
@@ -58,7 +59,7 @@ def test_deeper_than_the_slack_is_refused() -> None:
     driver, row = generated(slack=4)
 
     with pytest.raises(StateError):
-        driver.manager.rewind([row], [59])
+        driver.manager.rewind(np.array([row]), np.array([59]))
     driver.manager.audit()
 
 

@@ -8,21 +8,7 @@ from tidegate.base import Closed, Int32Array, Int64Array, InternalError, Retenti
 from tidegate.cache.moves import Move, Mover
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.ranges import scratch, stale
-from tidegate.cache.sequences import (
-    BORDER,
-    CAPACITY,
-    ENDS,
-    EVENT,
-    HISTORY,
-    KNOWN,
-    MODE,
-    NEVER,
-    OPEN,
-    SETTLED,
-    Cursors,
-    Mode,
-    SequenceTable,
-)
+from tidegate.cache.sequences import NEVER, Cursors, Mode, SequenceTable
 from tidegate.cache.tables import GroupRows
 
 
@@ -43,58 +29,53 @@ class Settler:
     def advance(self, rows: Int64Array, histories: Int64Array, tokens: Int32Array) -> None:
         """Settle each row's oldest open step at ``histories``; ``tokens`` became known to it."""
         sequences = self._sequences
-        cells = sequences.cells.take(rows, axis=0)
-        if np.count_nonzero(cells[:, ENDS] != histories):
+        if np.count_nonzero(sequences.ends[0][rows] != histories):
             self._check(rows, histories)
-            cells = sequences.cells.take(rows, axis=0)
-        known = sequences.append_tokens(rows, cells[:, KNOWN], tokens)
-        due = (histories >= cells[:, EVENT]).nonzero()[0]
-        slow = due[cells[due, EVENT] == 0]
-        if len(slow):
-            self._settle_singly(rows, histories, known, slow)
-        else:
-            cells[:, KNOWN] = known
-            self._settle_plain(rows, histories, cells, due)
+        sequences.append_tokens(rows, tokens)
+        event = sequences.event[rows]
+        due = (histories >= event).nonzero()[0]
+        if len(due) and np.count_nonzero(event) < len(event):
+            due = self._settle_singly(rows, histories, event)
+            rows, histories = rows[event > 0], histories[event > 0]
+        if len(rows):
+            self._settle_plain(rows, histories, due)
 
-    def _settle_singly(self, rows: Int64Array, histories: Int64Array, known: Int64Array, slow: Int64Array) -> None:
-        """Settle ``slow`` places one by one, and the others together."""
-        sequences = self._sequences
-        sequences.known[rows] = known
+    def _settle_singly(self, rows: Int64Array, histories: Int64Array, event: Int64Array) -> Int64Array:
+        """Settle the rows that always need a closer look; return which of the others have an event."""
+        slow = event == 0
         for row, history in zip(rows[slow].tolist(), histories[slow].tolist(), strict=True):
             self._settle_one(row, history)
-        if len(slow) < len(rows):
-            plain = np.ones(len(rows), np.bool_)
-            plain[slow] = False
-            rows, histories = rows[plain], histories[plain]
-            cells = sequences.cells.take(rows, axis=0)
-            self._settle_plain(rows, histories, cells, (histories >= cells[:, EVENT]).nonzero()[0])
+        due: Int64Array = (histories[~slow] >= event[~slow]).nonzero()[0]
+        return due
 
     # ---- many rows whose step ended as planned
 
-    def _settle_plain(self, rows: Int64Array, histories: Int64Array, cells: Int64Array, due: Int64Array) -> None:
+    def _settle_plain(self, rows: Int64Array, histories: Int64Array, due: Int64Array) -> None:
         sequences = self._sequences
+        settled = histories
         if self._rewind:
-            settled = np.maximum(cells[:, SETTLED], histories - self._rewind)
-        else:
-            settled = histories
+            settled = np.maximum(sequences.settled[rows], histories - self._rewind)
         if len(due):
-            cells[due, EVENT] = self._handle_events(rows[due], histories[due], cells[due, SETTLED], settled[due])
-        cells[:, HISTORY] = histories
-        cells[:, SETTLED] = settled
-        num_open = cells[:, OPEN]
+            self._handle_events(rows[due], histories[due], settled[due])
+        sequences.history[rows] = histories
+        sequences.settled[rows] = settled
+        num_open = sequences.num_open[rows]
         num_open -= 1
-        cells[:, ENDS:-1] = cells[:, ENDS + 1 :]
-        cells[:, -1] = -1
-        if num_open.max(initial=0) + 1 == sequences.max_open or np.count_nonzero(cells[:, MODE] != Mode.READY):
-            capacity = cells[:, CAPACITY]
-            cells[:, BORDER] = np.minimum(-(-capacity // self._smallest) * self._smallest, sequences.max_seq_len)
-            cells[:, MODE] = Mode.READY
-        sequences.cells[rows] = cells
+        sequences.num_open[rows] = num_open
+        if sequences.max_open > 1 and np.count_nonzero(num_open) == 0:
+            sequences.ends[0][rows] = -1
+            return
+        for i in range(1, sequences.max_open):
+            sequences.ends[i - 1][rows] = sequences.ends[i][rows]
+        sequences.ends[-1][rows] = -1
+        full = rows[sequences.mode[rows] == Mode.FULL]
+        sequences.mode[full] = Mode.READY
+        capacity = sequences.capacity[full]
+        border = (capacity + (self._smallest - 1)) // self._smallest * self._smallest
+        sequences.border[full] = np.minimum(border, sequences.max_seq_len)
 
-    def _handle_events(
-        self, rows: Int64Array, histories: Int64Array, old_settled: Int64Array, settled: Int64Array
-    ) -> Int64Array:
-        """Publish and expire what is due in these rows; return the histories of their next events."""
+    def _handle_events(self, rows: Int64Array, histories: Int64Array, settled: Int64Array) -> None:
+        """Publish and expire what is due in these rows, and note their next events."""
         sequences = self._sequences
         publish = (histories >= sequences.next_publish[rows]).nonzero()[0]
         if len(publish):
@@ -102,23 +83,44 @@ class Settler:
         next_stale = sequences.next_stale[rows]
         expired = (settled >= next_stale).nonzero()[0]
         if len(expired):
-            next_stale[expired] = self._expire(rows[expired], old_settled[expired], settled[expired])
+            some = rows[expired]
+            next_stale[expired] = self._expire(some, sequences.settled[some], settled[expired])
             sequences.next_stale[rows] = next_stale
-        return np.minimum(sequences.next_publish[rows], next_stale + self._rewind)
+        if self._rewind:
+            next_stale += self._rewind
+        sequences.event[rows] = np.minimum(sequences.next_publish[rows], next_stale)
 
     def _publish(self, rows: Int64Array, histories: Int64Array) -> None:
         sequences = self._sequences
-        for row, history in zip(rows.tolist(), histories.tolist(), strict=True):
-            if sequences.leaf[row] is None:
-                self._publisher.publish(row, history)
+        leaf = sequences.leaf
+        for place, row in enumerate(rows.tolist()):
+            if leaf[row] is None:
+                self._publisher.publish(row, int(histories[place]))
+        targets = histories // self._unit * self._unit
+        if not self._publisher.limited:
+            sequences.published[rows] = targets
+            targets += self._unit
+            sequences.next_publish[rows] = targets
+            return
         limits = sequences.publish_limit[rows]
-        targets = np.minimum(histories, limits) // self._unit * self._unit
+        targets = np.minimum(targets, limits // self._unit * self._unit)
         sequences.published[rows] = targets
         following = targets + self._unit
         sequences.next_publish[rows] = np.where(following <= limits, following, NEVER)
 
     def _expire(self, rows: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:
         """Give back the blocks that went out of the windows; return the next ``D`` at which some will."""
+        if len(self._windowed) == 1 and not self._windowed[0].group.sink_blocks:
+            group = self._windowed[0]
+            block, last = group.block_tokens, self._sequences.next_stale[rows]
+            if np.count_nonzero(new >= last + block) == 0:
+                index = rows * group.stride + ((last + 1 - (group.group.window or 1)) // block - 1)
+                self._unlock(group, group.take(index), rows)
+                last += block
+                return last
+        return self._expire_any(rows, old, new)
+
+    def _expire_any(self, rows: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:
         next_stale = np.full(len(rows), NEVER, np.int64)
         for group in self._windowed:
             rule = group.group.rule
@@ -136,16 +138,16 @@ class Settler:
                 index = rows * group.stride + begin
                 if total != len(counts) or counts.max() > 1:
                     index = np.repeat(index, counts) + np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-                self._unlock(group, group.take(index), np.repeat(self._sequences.retention[rows], counts))
+                self._unlock(group, group.take(index), np.repeat(rows, counts))
             next_stale = np.minimum(next_stale, (end + 1) * rule.block_tokens + window - 1)
         return next_stale
 
-    @staticmethod
-    def _unlock(group: GroupRows, pages: Int32Array, retention: Int64Array) -> None:
+    def _unlock(self, group: GroupRows, pages: Int32Array, rows: Int64Array) -> None:
+        """Take the lock that ``rows[i]`` has on ``pages[i]``."""
         pool = group.pool
-        if np.count_nonzero(retention) == 0:
-            pool.unlock_many(pages)
+        if pool.free_private(pages):
             return
+        retention = self._sequences.retention[rows]
         for value in np.unique(retention).tolist():
             pool.unlock_many(pages[retention == value], value)
 
@@ -159,7 +161,7 @@ class Settler:
             self._publisher.publish(row, history)
         if in_prefill and history > old.history:
             self._publisher.checkpoint_chunk(row, history)
-        self._drop_snapshots(row, history)
+        self._drop_snapshots(row, old.steps[0].end)
         planned = sequences.mode[row] == Mode.PLANNED and len(old.steps) > 1
         self._apply(Move(row, Cursors(history, self.settled_at(row, history), old.steps[1:])))
         sequences.mode[row] = Mode.PLANNED if planned else Mode.READY
@@ -171,14 +173,14 @@ class Settler:
         settled = int(sequences.settled[row])
         if history == sequences.history[row]:
             return settled
-        return max(settled, min(history, int(sequences.ends[row, 0]) - self._rewind))
+        return max(settled, min(history, int(sequences.ends[0, row]) - self._rewind))
 
-    def _drop_snapshots(self, row: int, history: int) -> None:
-        """Pages of snapshots up to ``history``: a checkpoint keeps them, or they go."""
+    def _drop_snapshots(self, row: int, end: int) -> None:
+        """Pages of snapshots by steps up to the one that ended at ``end``: a checkpoint keeps them, or they go."""
         pending = self._publisher.pending_snapshots.get(row)
         if not pending:
             return
-        for position, pages in [entry for entry in pending if entry[0] <= history]:
+        for position, pages in [entry for entry in pending if entry[0] <= end]:
             for group, page in pages.items():
                 self._rows[group].pool.unlock(np.array([page], np.int32), int(self._sequences.retention[row]))
             pending.remove((position, pages))
@@ -201,7 +203,8 @@ class Settler:
         sequences = self._sequences
         capacity, settled, history = (int(c[row]) for c in (sequences.capacity, sequences.settled, sequences.history))
         in_prefill = history < sequences.prompt_len[row]
-        if sequences.mode[row] != Mode.READY or (self._has_state and capacity < sequences.prompt_len[row]):
+        watched = sequences.mode[row] != Mode.READY or (self._has_state and capacity < sequences.prompt_len[row])
+        if watched or self._ends_in_shared_page(row, capacity):
             sequences.border[row] = -1
         else:
             sequences.border[row] = min(-(-capacity // self._smallest) * self._smallest, sequences.max_seq_len)
@@ -217,6 +220,15 @@ class Settler:
             sequences.event[row] = 0
         else:
             sequences.event[row] = min(int(sequences.next_publish[row]), int(sequences.next_stale[row]) + self._rewind)
+
+    def _ends_in_shared_page(self, row: int, capacity: int) -> bool:
+        """Whether the next step writes first into a page that others see, so that it must take a copy."""
+        for rows in self._rows:
+            if capacity % rows.group.block_tokens:
+                page = rows.pages[row, capacity // rows.group.block_tokens]
+                if page >= 0 and (rows.pool.locks[page] > 1 or rows.pool.refs[page] > 0):
+                    return True
+        return False
 
     # ---- rewind
 
@@ -247,7 +259,6 @@ class Settler:
         self._apply(Move(row, Cursors(history, min(settled, history), [])))
         sequences.known[row] = keep
         self.refresh(row)
-        sequences.border[row] = -1
 
     def _keeps(self, row: int, history: int) -> bool:
         """Whether no window has given back a block that a query at ``history`` reads."""
@@ -276,18 +287,18 @@ class Settler:
                 raise Closed(f"row {row} is not an active sequence")
             if not sequences.num_open[row]:
                 raise StateError(f"row {row} has no dispatched step to settle")
-            begin, end = int(sequences.history[row]), int(sequences.ends[row, 0])
+            begin, end = int(sequences.history[row]), int(sequences.ends[0, row])
             if not begin <= history <= end:
                 raise StateError(f"row {row} cannot settle at {history}: its oldest open step spans {begin} … {end}")
             self.check_settle(row, history)
         for row, history in zip(rows.tolist(), histories.tolist(), strict=True):
-            if history != sequences.ends[row, 0]:
+            if history != sequences.ends[0, row]:
                 sequences.event[row] = 0
 
     def check_settle(self, row: int, history: int) -> None:
         """A step whose scratch holds part of what would be kept cannot end there."""
         sequences = self._sequences
-        begin, end = int(sequences.history[row]), int(sequences.ends[row, 0])
+        begin, end = int(sequences.history[row]), int(sequences.ends[0, row])
         if history == end:
             return
         if sequences.num_open[row] > 1 and history < end - self._rewind:

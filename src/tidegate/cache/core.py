@@ -66,6 +66,12 @@ class CacheCore:
         self.open: list[Reservation] = []
         self.smallest_block = min(group.block_tokens for group in self.grouping.groups)
         self.plain_growth = self._plain_growth()
+        growing = [g for g in self.grouping.groups if g.retention is not Retention.STATE]
+        self.growing_groups = [sum(g.pool_group == p for g in growing) for p in range(self.num_pool_groups)]
+        self.one_block_growth = 0
+        if all(g.block_tokens == self.smallest_block for g in growing) and config.max_seq_len % self.smallest_block == 0:
+            # A row is less than a block below its border, so this much above it is still a plain step.
+            self.one_block_growth = max(0, min(self.smallest_block, self.plain_growth - self.smallest_block + 1))
         self.scopes: dict[int, Candidate] = {}
         self._publishes = publishes
         self._shared_tables = tuple(GroupTables(rows.slots) for rows in self.rows)
@@ -153,6 +159,7 @@ class CacheCore:
         if allowed and mode == "at_end":
             self.publisher.at_end.add(row)
         sequences.publish_limit[row] = limit
+        self.publisher.limited |= limit < NEVER
         at_once = mode != "at_end" and published + self.unit <= limit
         sequences.next_publish[row] = published + self.unit if at_once else NEVER
 

@@ -169,7 +169,8 @@ class Matcher:
         table = np.full(ceil_div(raw, rows.group.block_tokens), BAD_PAGE, np.int32)
         for checkpoint, limit in checkpoints:
             first, pages = checkpoint.windows[index]
-            stop = min(len(table), ceil_div(limit, rows.group.block_tokens))
+            # A block that the checkpoint filled, or shares with us, only in part serves no longer prefix.
+            stop = len(table) if limit >= raw else limit // rows.group.block_tokens
             for start, part in ((first, pages), (0, checkpoint.sinks[index])):
                 if part is not None and start < stop:
                     part = part[: stop - start]
@@ -216,7 +217,7 @@ def _on_path(path: Path) -> list[tuple[Checkpoint, int]]:
     found: dict[int, tuple[Checkpoint, int]] = {}
     for node, same in path:
         for checkpoint in node.checkpoints or ():
-            found[id(checkpoint)] = (checkpoint, _agrees_up_to(checkpoint, node, same))
+            found[id(checkpoint)] = (checkpoint, min(checkpoint.position, _agrees_up_to(checkpoint, node, same)))
     return list(found.values())
 
 

@@ -15,34 +15,37 @@ import numpy as np
 from tidegate.base import BoolArray, Closed, Int32Array, Int64Array, RequestTooLong, StateError
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.moves import Move, Mover
-from tidegate.cache.sequences import BORDER, CAPACITY, MODE, Mode, SequenceTable
+from tidegate.cache.pages import PagePool
+from tidegate.cache.sequences import Mode, SequenceTable
 from tidegate.cache.tables import GroupRows
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Rows that grow by a plain step: ``crossing`` (places in ``rows``) need blocks ``old[g]`` on, ``counts[g]`` many.
-
-    ``cells`` are the rows' cells when quoted.
-    """
+    """Rows that grow by a plain step from ``starts``: ``crossing`` (places in ``rows``) need ``counts[g]`` blocks from
+    ``old[g]`` on. Without ``counts``, each needs the one block ``old[0]`` in every group that grows."""
 
     rows: Int64Array
+    starts: Int64Array
     capacities: Int64Array
-    cells: Int64Array
     crossing: Int64Array
     old: tuple[Int64Array, ...]
-    counts: tuple[Int64Array, ...]
+    counts: tuple[Int64Array, ...] = ()
 
 
 class CacheState(Protocol):
     """What a quote reads of the manager."""
 
     rows: list[GroupRows]
+    pools: list[PagePool]
     sequences: SequenceTable
     mover: Mover
     open: SequenceOf[object]
     num_pool_groups: int
+    smallest_block: int
     plain_growth: int
+    one_block_growth: int
+    growing_groups: SequenceOf[int]
 
     @property
     def version(self) -> int:
@@ -81,42 +84,48 @@ class Quote:
         """Let each of these distinct rows' next open step end at ``capacities``; all of them, or False and nothing."""
         rows = np.asarray(rows, np.int64)
         capacities = np.asarray(capacities, np.int64)
-        state = self._state
-        cells = state.sequences.cells.take(rows, axis=0)
-        above = capacities > cells[:, BORDER]
+        state, sequences = self._state, self._state.sequences
         if self._rows or state.open:
             self._check_apart(rows)
-        if np.count_nonzero(capacities < cells[:, CAPACITY]):
-            self._check(rows, capacities, cells)
-        crossing = above.nonzero()[0]
+        starts, border = sequences.capacity[rows], sequences.border[rows]
+        if np.count_nonzero(capacities < starts):
+            self._check(rows, capacities)
+        crossing = (capacities > border).nonzero()[0]
         if not len(crossing):
-            self._take(Growth(rows, capacities, cells, crossing, (), ()), rows)
+            self._rows.append(rows)
+            self.steps.append(Growth(rows, starts, capacities, crossing, ()))
             return True
-        some, ends = cells[crossing], capacities[crossing]
-        plain = (some[:, BORDER] >= 0) & (ends - some[:, CAPACITY] <= state.plain_growth)
-        if np.count_nonzero(plain) == len(plain) and ends.max() <= state.sequences.max_seq_len:
-            growth, needs = self._growth((rows, capacities, cells), crossing, some[:, CAPACITY])
-            return self._accept([growth], needs, rows)
-        self._check(rows, capacities, cells)
-        return self._accept(*self._singly(rows, capacities, cells), rows)
+        new, border = capacities[crossing], border[crossing]
+        if state.one_block_growth and np.count_nonzero((border < 0) | (new > border + state.one_block_growth)) == 0:
+            growth = Growth(rows, starts, capacities, crossing, (border // state.smallest_block,))
+            return self._accept_growth(growth, [len(crossing) * groups for groups in state.growing_groups])
+        old = starts[crossing]
+        plain = (border >= 0) & (new - old <= state.plain_growth) & (new <= sequences.max_seq_len)
+        if np.count_nonzero(plain) == len(plain):
+            growth, needs = self._growth((rows, starts, capacities), crossing, (old, new))
+            return self._accept_growth(growth, needs)
+        self._check(rows, capacities)
+        return self._accept(*self._singly(rows, starts, capacities), rows)
 
     def _singly(
-        self, rows: Int64Array, capacities: Int64Array, cells: Int64Array
+        self, rows: Int64Array, starts: Int64Array, capacities: Int64Array
     ) -> tuple[list[Growth | Move], list[int]]:
         """Price rows one by one, the plain ones among them as growth."""
-        state = self._state
+        state, sequences = self._state, self._state.sequences
         steps: list[Growth | Move] = []
         total = [0] * state.num_pool_groups
-        for i, (row, end) in enumerate(zip(rows.tolist(), capacities.tolist(), strict=True)):
-            mode, capacity, border = cells[i, : BORDER + 1].tolist()
-            if border >= 0 and end - capacity <= state.plain_growth:
+        for i, (row, start, end) in enumerate(zip(rows.tolist(), starts.tolist(), capacities.tolist(), strict=True)):
+            border = int(sequences.border[row])
+            if border >= 0 and end - start <= state.plain_growth:
+                one = slice(i, i + 1)
                 crossing = np.arange(1 if end > border else 0)
                 growth, needs = self._growth(
-                    (rows[i : i + 1], capacities[i : i + 1], cells[i : i + 1]), crossing, cells[i : i + 1, CAPACITY][crossing]
+                    (rows[one], starts[one], capacities[one]), crossing, (starts[one][crossing], capacities[one][crossing])
                 )
                 steps.append(growth)
             else:
-                move = state.mover.retarget(row, end) if mode == Mode.PLANNED else state.mover.extend(row, end)
+                planned = sequences.mode[row] == Mode.PLANNED
+                move = state.mover.retarget(row, end) if planned else state.mover.extend(row, end)
                 needs = move.needs(state.rows, state.num_pool_groups)
                 steps.append(move)
             total = [a + b for a, b in zip(total, needs, strict=True)]
@@ -181,20 +190,37 @@ class Quote:
     # ---- tally
 
     def _growth(
-        self, batch: tuple[Int64Array, Int64Array, Int64Array], crossing: Int64Array, old_capacity: Int64Array
+        self,
+        batch: tuple[Int64Array, Int64Array, Int64Array],
+        crossing: Int64Array,
+        span: tuple[Int64Array, Int64Array],
     ) -> tuple[Growth, list[int]]:
-        rows, capacities, cells = batch
-        new_capacity = capacities[crossing]
         needs = [0] * self._state.num_pool_groups
         olds, counts = [], []
+        by_block: dict[int, tuple[Int64Array, Int64Array, int]] = {}
         for rows_of in self._state.rows:
             block = rows_of.block_tokens
-            old = -(-old_capacity // block)
-            count = -(-new_capacity // block) - old
+            if block not in by_block:
+                old = (span[0] + (block - 1)) // block
+                count = (span[1] + (block - 1)) // block - old
+                by_block[block] = old, count, int(count.sum())
+            old, count, total = by_block[block]
             olds.append(old)
             counts.append(count)
-            needs[rows_of.pool_group] += int(count.sum())
-        return Growth(rows, capacities, cells, crossing, tuple(olds), tuple(counts)), needs
+            needs[rows_of.pool_group] += total
+        return Growth(*batch, crossing, tuple(olds), tuple(counts)), needs
+
+    def _accept_growth(self, growth: Growth, needs: list[int]) -> bool:
+        supplies = self._supplies()
+        totals = [a + b for a, b in zip(self.needs, needs, strict=True)]
+        for total, supply in zip(totals, supplies, strict=True):
+            if total > supply:
+                self.shortage = self._missing(needs, None)
+                return False
+        self.needs = totals
+        self._rows.append(growth.rows)
+        self.steps.append(growth)
+        return True
 
     def _accept(self, steps: list[Growth | Move], needs: list[int], rows: Int64Array) -> bool:
         released = any(isinstance(step, Move) and (step.release or step.scratch) for step in steps)
@@ -210,10 +236,6 @@ class Quote:
         self._rows.append(rows)
         self.steps.extend(steps)
         return True
-
-    def _take(self, growth: Growth, rows: Int64Array) -> None:
-        self._rows.append(rows)
-        self.steps.append(growth)
 
     def _missing(self, needs: list[int], locks: list[int] | None) -> tuple[int, ...]:
         supplies = self._supplies()
@@ -243,10 +265,7 @@ class Quote:
 
     def _supplies(self) -> list[int]:
         if self._supply is None:
-            self._supply = [0] * self._state.num_pool_groups
-            for rows_of in self._state.rows:
-                pool = rows_of.pool
-                self._supply[rows_of.group.pool_group] = pool.num_free + pool.evictable
+            self._supply = [pool.num_free + pool.evictable for pool in self._state.pools]
         return self._supply
 
     def _release(self, rows_of: GroupRows, pages: Int32Array) -> None:
@@ -301,11 +320,11 @@ class Quote:
         if taken[rows].any():
             raise StateError("a row is in this quote already")
 
-    def _check(self, rows: Int64Array, capacities: Int64Array, cells: Int64Array) -> None:
+    def _check(self, rows: Int64Array, capacities: Int64Array) -> None:
         """Refuse misuse with the first row that is wrong."""
         sequences = self._state.sequences
-        for i, (row, end) in enumerate(zip(rows.tolist(), capacities.tolist(), strict=True)):
-            mode, floor = Mode(int(cells[i, MODE])), int(cells[i, CAPACITY])
+        for row, end in zip(rows.tolist(), capacities.tolist(), strict=True):
+            mode, floor = Mode(int(sequences.mode[row])), int(sequences.capacity[row])
             if mode is Mode.FREE:
                 raise Closed(f"row {row} is not an active sequence")
             if mode is Mode.FULL:

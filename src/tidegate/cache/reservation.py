@@ -14,10 +14,11 @@ import numpy as np
 
 from tidegate.base import GroupTables, Int32Array, Int64Array, InternalError, StateError
 from tidegate.cache.candidate import Candidate
+from tidegate.cache.groups import STATE_BLOCK
 from tidegate.cache.lender import Lender
 from tidegate.cache.moves import Move
 from tidegate.cache.quote import CacheState, Growth, Quote
-from tidegate.cache.sequences import BORDER, CAPACITY, ENDS, MODE, OPEN, Cursors, Mode
+from tidegate.cache.sequences import Cursors, Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class _Undo:
 @dataclass(slots=True)
 class _GrowthUndo:
     growth: Growth
-    starts: Int64Array
+    border: Int64Array
     placed: list[tuple[int, Int64Array]]
 
 
@@ -194,8 +195,8 @@ class Reservation:
                 self._apply_move(next(moves))
             else:
                 self._apply_growth(step)
-        for rows in host.rows:
-            rows.pool.note_use()
+        for pool in host.pools:
+            pool.note_use()
         host.touch()
 
     def _lock_match(self, move: Move) -> None:
@@ -224,39 +225,53 @@ class Reservation:
         return undo
 
     def _apply_growth(self, growth: Growth) -> None:
-        host, sequences = self._host, self._host.sequences
-        cells = growth.cells.copy()
-        starts = growth.cells[:, CAPACITY].copy()
+        sequences, rows = self._host.sequences, growth.rows
         placed: list[tuple[int, Int64Array]] = []
+        border = _EMPTY
         if len(growth.crossing):
-            crossing = growth.rows[growth.crossing]
-            for group, rows_of in enumerate(host.rows):
-                old, counts = growth.old[group], growth.counts[group]
-                total = int(counts.sum())
-                if not total:
-                    continue
-                index = crossing * rows_of.stride + old
-                if total != len(counts) or counts.max() > 1:
-                    offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-                    index = np.repeat(index, counts) + offsets
-                rows_of.put(index, self._lender.take(rows_of.pool_group, total))
-                placed.append((group, index))
-            unit = host.smallest_block
-            limit = -(-growth.capacities[growth.crossing] // unit) * unit
-            cells[growth.crossing, BORDER] = np.minimum(limit, sequences.max_seq_len)
-        num_open = cells[:, OPEN]
-        last = int(num_open.max(initial=0))
-        if last == 0:
-            cells[:, ENDS] = growth.capacities
+            crossing = rows[growth.crossing]
+            unit = self._host.smallest_block
+            border = sequences.border[crossing]
+            if growth.counts:
+                self._place_blocks(growth, crossing, placed)
+                limit = (growth.capacities[growth.crossing] + (unit - 1)) // unit * unit
+                sequences.border[crossing] = np.minimum(limit, sequences.max_seq_len)
+            else:
+                self._place_one_block(crossing, growth.old[0], placed)
+                sequences.border[crossing] = border + unit
+        num_open = sequences.num_open[rows]
+        if np.count_nonzero(num_open) == 0:
+            sequences.ends[0][rows] = growth.capacities
+            last = 1
         else:
-            cells[np.arange(len(cells)), ENDS + num_open] = growth.capacities
-        cells[:, CAPACITY] = growth.capacities
+            sequences.ends[num_open, rows] = growth.capacities
+            last = int(num_open.max()) + 1
+        sequences.capacity[rows] = growth.capacities
         num_open += 1
-        if last + 1 == sequences.max_open:
-            full = num_open == sequences.max_open
-            cells[full, MODE], cells[full, BORDER] = Mode.FULL, -1
-        sequences.cells[growth.rows] = cells
-        self._growths.append(_GrowthUndo(growth, starts, placed))
+        sequences.num_open[rows] = num_open
+        if last == sequences.max_open:
+            full = rows[num_open == last]
+            sequences.mode[full], sequences.border[full] = Mode.FULL, -1
+        self._growths.append(_GrowthUndo(growth, border, placed))
+
+    def _place_one_block(self, crossing: Int64Array, blocks: Int64Array, placed: list[tuple[int, Int64Array]]) -> None:
+        index = _EMPTY
+        for group, rows_of in enumerate(self._host.rows):
+            if rows_of.block_tokens != STATE_BLOCK:
+                if not placed:
+                    index = crossing * rows_of.stride + blocks
+                rows_of.put(index, *self._lender.take_with_slots(rows_of.pool_group, len(index)))
+                placed.append((group, index))
+
+    def _place_blocks(self, growth: Growth, crossing: Int64Array, placed: list[tuple[int, Int64Array]]) -> None:
+        for group, rows_of in enumerate(self._host.rows):
+            old, counts = growth.old[group], growth.counts[group]
+            total = int(counts.sum())
+            if total:
+                offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+                index = np.repeat(crossing * rows_of.stride + old, counts) + offsets
+                rows_of.put(index, *self._lender.take_with_slots(rows_of.pool_group, total))
+                placed.append((group, index))
 
     def _apply_move(self, undo: _Undo) -> None:
         move, host = undo.move, self._host
@@ -310,14 +325,13 @@ class Reservation:
     def _order(self, quote: Quote) -> tuple[Int64Array, Int64Array, Int64Array]:
         if len(self._growths) == 1 and not self._moves:
             undo = self._growths[0]
-            return undo.growth.rows, undo.starts, undo.growth.capacities
+            return undo.growth.rows, undo.growth.starts, undo.growth.capacities
         rows, starts, ends = [], [], []
-        growths, moves = iter(self._growths), iter(self._moves)
+        moves = iter(self._moves)
         for step in quote.steps:
             if isinstance(step, Growth):
-                undo = next(growths)
                 rows.append(step.rows)
-                starts.append(undo.starts)
+                starts.append(step.starts)
                 ends.append(step.capacities)
             else:
                 move = next(moves).move
@@ -369,10 +383,12 @@ class Reservation:
         for group, index in undo.placed:
             self._give(group, self._host.rows[group].take(index), dispatched=dispatched)
         num_open = sequences.num_open[rows] - 1
-        sequences.ends[rows, num_open] = -1
+        sequences.ends[num_open, rows] = -1
         sequences.num_open[rows] = num_open
-        sequences.capacity[rows] = undo.starts
-        sequences.border[rows] = undo.growth.cells[:, BORDER]
+        sequences.capacity[rows] = undo.growth.starts
+        unit = self._host.smallest_block
+        sequences.border[rows] = np.minimum((undo.growth.starts + (unit - 1)) // unit * unit, sequences.max_seq_len)
+        sequences.border[rows[undo.growth.crossing]] = undo.border
         sequences.mode[rows] = Mode.READY
 
     def _undo_move(self, undo: _Undo) -> None:

@@ -147,8 +147,7 @@ class Sequence:
     def append(self, tokens: npt.ArrayLike) -> None:
         """Make tokens known, so that their blocks can be published when they settle."""
         array = np.asarray(tokens, np.int32).reshape(1, -1)
-        sequences, rows = self._core.sequences, np.array([self.row])
-        sequences.known[rows] = sequences.append_tokens(rows, sequences.known[rows], array)
+        self._core.sequences.append_tokens(np.array([self.row]), array)
 
     def rewind(self, history: int) -> None:
         """Take back positions from ``history`` on, and forget the tokens there."""

@@ -45,30 +45,29 @@ class Mode(IntEnum):
     """As many open steps as allowed."""
 
 
-MODE, CAPACITY, BORDER, OPEN, HISTORY, SETTLED, KNOWN, EVENT, ENDS = range(9)
-"""Columns of ``SequenceTable.cells``: what a plain decode step reads and writes, so that one gather fetches it."""
-
-
 class SequenceTable:
     """Columns indexed by row. ``tokens`` is int32 ``[num_rows, max_seq_len + slack]``, known up to ``known``.
 
-    The hot columns are views of ``cells``, int64 ``[num_rows, 8 + max_open]``. ``border`` is the largest capacity that
-    needs no closer look, -1 unless the row is ready; ``event`` the least history at which settling is more than moving
-    cursors, 0 when it always is; unused ``ends`` are -1.
+    ``border`` is the largest capacity that needs no closer look, -1 unless the row is ready; ``event`` the least history
+    at which settling is more than moving cursors, 0 when it always is; ``ends[i]`` are the rows' i-th open steps' ends,
+    -1 where there is none.
     """
 
     def __init__(self, num_rows: int, max_seq_len: int, max_open: int) -> None:
         self.num_rows = num_rows
         self.max_seq_len = max_seq_len
         self.max_open = max_open
-        self.cells = np.zeros((num_rows, ENDS + max_open), np.int64)
-        self.cells[:, BORDER] = self.cells[:, ENDS:] = -1
-        self.mode, self.capacity, self.border = (self.cells[:, c] for c in (MODE, CAPACITY, BORDER))
-        self.num_open, self.history, self.settled = (self.cells[:, c] for c in (OPEN, HISTORY, SETTLED))
-        self.known, self.event, self.ends = self.cells[:, KNOWN], self.cells[:, EVENT], self.cells[:, ENDS:]
+        self.mode = np.zeros(num_rows, np.int8)
+        self.capacity = np.zeros(num_rows, np.int64)
+        self.border = np.full(num_rows, -1, np.int64)
+        self.num_open = np.zeros(num_rows, np.int64)
+        self.history = np.zeros(num_rows, np.int64)
+        self.settled = np.zeros(num_rows, np.int64)
+        self.known = np.zeros(num_rows, np.int64)
+        self.event = np.zeros(num_rows, np.int64)
+        self.ends = np.full((max_open, num_rows), -1, np.int64)
         self.begins = np.full((num_rows, max_open), -1, np.int64)
         """Where an open step begins when that is not the previous cursor, else -1."""
-        self.held_begins = 0
         self.scratch_ok = np.ones((num_rows, max_open), np.bool_)
         self.prompt_len = np.zeros(num_rows, np.int64)
         self.published = np.zeros(num_rows, np.int64)
@@ -91,7 +90,7 @@ class SequenceTable:
         steps = []
         begin = int(self.history[row])
         for held, end, flag in zip(
-            self.begins[row, :count].tolist(), self.ends[row, :count].tolist(), self.scratch_ok[row].tolist(), strict=False
+            self.begins[row, :count].tolist(), self.ends[:count, row].tolist(), self.scratch_ok[row].tolist(), strict=False
         ):
             steps.append(OpenStep(begin if held < 0 else held, end, flag))
             begin = end
@@ -107,13 +106,11 @@ class SequenceTable:
         self.history[row] = previous = cursors.history
         self.settled[row] = cursors.settled
         self.num_open[row] = count
-        self.held_begins -= int(np.count_nonzero(self.begins[row] >= 0))
         for i, step in enumerate(cursors.steps):
             self.begins[row, i] = -1 if step.begin == previous else step.begin
-            self.held_begins += step.begin != previous
-            self.ends[row, i] = previous = step.end
+            self.ends[i, row] = previous = step.end
             self.scratch_ok[row, i] = step.scratch
-        self.begins[row, count:] = self.ends[row, count:] = -1
+        self.begins[row, count:] = self.ends[count:, row] = -1
         self.scratch_ok[row, count:] = True
         self.capacity[row] = cursors.capacity
 
@@ -136,17 +133,16 @@ class SequenceTable:
         self.attach[row] = None
         self.free_rows.append(row)
 
-    def append_tokens(self, rows: Int64Array, known: Int64Array, tokens: Int32Array) -> Int64Array:
-        """Append known tokens, int32 ``[n]`` or ``[n, m]`` where trailing -1 marks none; return the new ``known``."""
+    def append_tokens(self, rows: Int64Array, tokens: Int32Array) -> None:
+        """Append known tokens, int32 ``[n]`` or ``[n, m]`` where trailing -1 marks none."""
+        known = self.known[rows]
         places = rows * self.stride
-        if tokens.ndim == 1:
-            tokens = tokens[:, None]
-        for column in tokens.T:
-            if column.min(initial=0) >= 0:
+        for column in (tokens,) if tokens.ndim == 1 else tokens.T:
+            if np.count_nonzero(column < 0) == 0:
                 self.flat_tokens[places + known] = column
-                known = known + 1
+                known += 1
             else:
                 have = column >= 0
                 self.flat_tokens[places[have] + known[have]] = column[have]
-                known = known + have
-        return known
+                known += have
+        self.known[rows] = known

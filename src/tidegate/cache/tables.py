@@ -33,10 +33,10 @@ class GroupRows:
         self.owned = 0
         self.peak_owned = 0
 
-    def put(self, index: Int64Array, pages: Int32Array) -> None:
-        """Write new pages at flat positions ``row * stride + block``."""
+    def put(self, index: Int64Array, pages: Int32Array, slots: Int32Array) -> None:
+        """Write new pages, which lie in ``slots``, at flat positions ``row * stride + block``."""
         self._flat_pages[index] = pages
-        self._flat_slots[index] = self.pool.slot[pages]
+        self._flat_slots[index] = slots
         self._count(len(pages))
 
     def put_run(self, row: int, run: Range, pages: Int32Array) -> None:

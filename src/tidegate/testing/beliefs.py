@@ -23,7 +23,7 @@ def believe(layers: tuple[BoundLayer, ...], contexts: ContextBook, step: StepInp
     if not len(asked):
         return
     rows, last = spans.rows[asked], spans.starts[asked] - 1
-    known = contexts.length(rows) > last
+    known = contexts.reaches(rows, last)
     remembered = contexts.at(rows, np.where(known, last, 0))
     for layer in layers:
         if layer.is_state or (layer.spec.ratio == 1 and layer.spec.window != 1):
@@ -38,7 +38,7 @@ def _learn(layers: tuple[BoundLayer, ...], contexts: ContextBook, step: StepInpu
     """Accept what the layers hold of one sequence; of two that differ, the one that reads more is believed."""
     start = int(spans.starts[place])
     at, starts = np.array([place]), spans.starts[place : place + 1]
-    last_is_known = False
+    row, seen = int(spans.rows[place]), np.zeros(start, dtype=np.bool_)
     for layer in sorted(layers, key=_reach):
         if layer.is_state:
             touched = state_entries(at, starts - 1)
@@ -53,10 +53,10 @@ def _learn(layers: tuple[BoundLayer, ...], contexts: ContextBook, step: StepInpu
             if len(broken):
                 wrong = int(broken[0]) + 1
                 raise error_at(layer.buffers[0], spans.rows, touched, wrong, "does not follow the one before")
-        contexts.learn(int(spans.rows[place]), touched.position, hashes, start)
-        last_is_known |= bool(touched.position[-1] == start - 1)
-    if not last_is_known:
-        row = int(spans.rows[place])
+        contexts.learn(row, touched.position, hashes)
+        seen[touched.position] = True
+    contexts.end_learning(row, start, has_gaps=not seen.all())
+    if not seen[-1]:
         raise EngineError(f"row {row}: no layer tells what precedes position {start}; declare the row", row=row)
 
 

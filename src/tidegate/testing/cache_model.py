@@ -157,12 +157,12 @@ class ModelTree:
                     self.publish(scope, tokens, group, block)
 
     def keep_checkpoint(self, scope: Hashable, tokens: Sequence[int]) -> None:
-        """Cache what the other groups need for the query after ``tokens``, and for the last of them again."""
+        """Cache what the other groups need for the query after ``tokens``."""
         for group, rule in enumerate(self._rules):
             if rule.is_state:
                 self.publish(scope, tokens, group, 0)
             elif rule.window is not None:
-                for block in _read_blocks(len(tokens), rule) | _read_blocks(len(tokens) - 1, rule):
+                for block in _read_blocks(len(tokens), rule):
                     self.publish(scope, tokens, group, block)
 
     def raw_match(self, scope: Hashable, tokens: Sequence[int]) -> int:

@@ -154,6 +154,12 @@ class CacheWalk:
         owned = [(arena[rows] >= 0).tolist() for arena in self.driver.arenas]
         return rows, [column.tolist() for column in cursors], owned
 
+    def check_unchanged(self, before: tuple[object, ...], what: str) -> None:
+        """Raise if what ``observe`` returns is not what it was."""
+        after = self.observe()
+        if after != before:
+            raise InternalError(f"{what} changed the cache: {before} became {after}")
+
     def check(self) -> None:
         """Raise unless the cache's own audit and the model agree with its state."""
         self.manager.audit()

@@ -18,6 +18,7 @@ class ContextBook:
         self._length = np.zeros(1, dtype=np.int64)
         self._root = np.full(1, root(0), dtype=np.uint64)
         self._declared = np.zeros(1, dtype=np.bool_)
+        self._has_gaps = np.zeros(1, dtype=np.bool_)
 
     def declare(self, row: int, tokens: Sequence[int], salt: int) -> None:
         """State that ``row`` now runs a context that begins with these tokens, in a scope of this salt."""
@@ -28,11 +29,13 @@ class ContextBook:
         hashes = prefix_hashes(self._root[row : row + 1], given, np.array([0, len(given)]))
         self._hashes[row, : len(given)] = hashes
         self._length[row] = len(given)
+        self._has_gaps[row] = False
 
     def forget(self, row: int) -> None:
         """State that nothing is known of ``row`` any more."""
         self._reach(row + 1, 0)
         self._declared[row] = False
+        self._has_gaps[row] = False
         self._length[row] = 0
         self._root[row] = root(0)
 
@@ -41,9 +44,9 @@ class ContextBook:
         self._reach(int(rows.max()) + 1, 0)
         return self._declared[rows]
 
-    def length(self, rows: Int64Array) -> Int64Array:
-        """Return how many leading tokens of each row are known."""
-        return self._length[rows]
+    def reaches(self, rows: Int64Array, positions: Int64Array) -> BoolArray:
+        """Tell which rows are known without gaps up to and at a position."""
+        return (self._length[rows] > positions) & ~self._has_gaps[rows]
 
     def before(self, rows: Int64Array, positions: Int64Array) -> UInt64Array:
         """Return the hash of all tokens below each position."""
@@ -54,11 +57,15 @@ class ContextBook:
         """Return the hash of the prefix that ends with each position."""
         return self._hashes[rows, positions]
 
-    def learn(self, row: int, positions: Int64Array, hashes: UInt64Array, length: int) -> None:
-        """Accept hashes found in the cache as the row's context, known up to ``length``."""
-        self._reach(row + 1, length)
+    def learn(self, row: int, positions: Int64Array, hashes: UInt64Array) -> None:
+        """Accept hashes found in the cache as part of the row's context."""
+        self._reach(row + 1, int(positions.max()) + 1)
         self._hashes[row, positions] = hashes
+
+    def end_learning(self, row: int, length: int, *, has_gaps: bool) -> None:
+        """State how far the row's context was learned, and whether positions are missing in between."""
         self._length[row] = length
+        self._has_gaps[row] = has_gaps
 
     def extend(self, rows: Int64Array, starts: Int64Array, tokens: Int64Array, cu_seqlens: Int64Array) -> UInt64Array:
         """Replace each row's context from ``starts`` on by the step's tokens and return their prefix hashes."""
@@ -83,3 +90,4 @@ class ContextBook:
         self._length = np.concatenate([self._length, np.zeros(more, dtype=np.int64)])
         self._root = np.concatenate([self._root, np.full(more, root(0), dtype=np.uint64)])
         self._declared = np.concatenate([self._declared, np.zeros(more, dtype=np.bool_)])
+        self._has_gaps = np.concatenate([self._has_gaps, np.zeros(more, dtype=np.bool_)])

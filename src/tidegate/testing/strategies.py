@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
+from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.testing.cache_model import GroupRule
 from tidegate.testing.choices import Choose
 from tidegate.testing.layouts import Layout, build_layout, build_prompt, build_texts
 
 
-def choices(draw: DrawFn) -> Choose:
+def choices(draw: Callable[[SearchStrategy[int]], int]) -> Choose:
     """Let Hypothesis decide, and shrink, what a seed would."""
     return lambda least, most: draw(st.integers(least, most))
 
