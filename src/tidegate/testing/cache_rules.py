@@ -133,6 +133,10 @@ def misuse(walk: CacheWalk) -> None:
             lambda: walk.manager.close(rows),
             lambda: walk.manager.fork(row),
         ]
+        illegal = [h for h in range(model.history, model.steps[0][1]) if not model.can_settle(h, walk.rules)]
+        if illegal:
+            short = one_of(walk.choose, illegal)
+            calls.append(lambda: walk.manager.advance(rows, np.array([short]), one))
     else:
         calls = [
             lambda: walk.manager.advance(rows, np.array([model.history + 1]), one),
