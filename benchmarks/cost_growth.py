@@ -126,6 +126,7 @@ def _prompts(sizes: Sizes, first: int, count: int) -> list[Int32Array]:
 def bytes_per_page(sizes: Sizes) -> float:
     """Host bytes of a manager whose pool is full of cached pages, less 4 B per cached token, per page."""
     count, num_tokens = sizes.memory_sequences, sizes.memory_tokens
+    _full_of_cached(1, num_tokens)  # what is imported or made once is no page's
     tracemalloc.start()
     try:
         manager, pages = _full_of_cached(count, num_tokens)

@@ -45,8 +45,8 @@ def vllm_calls(script: ModuleType) -> Calls:
             + script.bench_lookup(reps, "hybrid", block, tokens, hasher(block))
         )
 
-    def prefill(reps: int, block: int) -> Rows:
-        return rows(script.bench_prefill(reps, "hybrid", block, hasher(block), True, "fresh"))
+    def prefill(reps: int, block: int, mode: str) -> Rows:
+        return rows(script.bench_prefill(reps, "hybrid", block, hasher(block), True, mode))
 
     def free(reps: int, block: int, nreq: int, ctx: int) -> Rows:
         return rows(script.bench_free(reps, "hybrid", block, hasher(block), True, nreq=nreq, ctx=ctx))

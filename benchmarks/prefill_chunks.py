@@ -25,22 +25,30 @@ class Sizes:
 
 
 def cases(sizes: Sizes | None = None) -> list[Case]:
-    """Return one case with scratch and one without."""
+    """Return cases with scratch and without, on a free pool and on one that is full of cached pages."""
     sizes = sizes or Sizes()
-    return [_case(sizes, scratch) for scratch in (True, False)]
+    return [_case(sizes, scratch, pool) for pool in ("free", "cached") for scratch in (True, False)]
 
 
-def _case(sizes: Sizes, scratch: bool) -> Case:
-    vllm = PeerCall.of("vllm", "prefill", reps=5, block=BLOCK)
+def _case(sizes: Sizes, scratch: bool, pool: str) -> Case:
+    vllm = PeerCall.of("vllm", "prefill", reps=5, block=BLOCK, mode="fresh" if pool == "free" else "evict")
     sglang = PeerCall.of("sglang", "prefill", reps=5, page=BLOCK, chunk=2048)
     return Case(
         bar="P4",
-        what=f"one {sizes.chunk}-token chunk of a {sizes.tokens}-token prompt, scratch {'on' if scratch else 'off'}",
+        what=f"one {sizes.chunk}-token chunk of a {sizes.tokens}-token prompt, scratch {'on' if scratch else 'off'}, "
+        + ("free pool" if pool == "free" else "pool full of cached pages"),
         unit="µs",
         limit=LIMIT,
-        sample=lambda: sample(sizes, scratch),
+        sample=lambda: sample(sizes, scratch, pool),
         name="prefill_32k_chunk",
-        keys={"kind": "hybrid", "block": BLOCK, "tokens": sizes.tokens, "chunk": sizes.chunk, "scratch": int(scratch)},
+        keys={
+            "kind": "hybrid",
+            "block": BLOCK,
+            "tokens": sizes.tokens,
+            "chunk": sizes.chunk,
+            "pool": pool,
+            "scratch": int(scratch),
+        },
         versus=(
             Versus((vllm,), ("prefill_32k_chunk",), 1.0),
             Versus((sglang,), ("prefill_32k_chunk_alloc", "prefill_32k_chunk_checkpoint"), 1.0),
@@ -48,12 +56,13 @@ def _case(sizes: Sizes, scratch: bool) -> Case:
     )
 
 
-def sample(sizes: Sizes, scratch: bool) -> list[float]:
+def sample(sizes: Sizes, scratch: bool, pool: str) -> list[float]:
     """Prefill several prompts one after another and return the time of every chunk in microseconds.
 
-    The pool holds one prompt and a half, so that from the second one on every chunk evicts what earlier ones cached.
+    A ``free`` pool holds them all; a ``cached`` one holds one and a half, so that from the second prompt on every chunk
+    evicts what earlier ones left.
     """
-    manager = start(sizes, scratch)
+    manager = start(sizes, scratch, 1.5 if pool == "cached" else sizes.prompts + 1)
     elapsed = []
     with settled_heap():
         for seed in range(sizes.prompts):
@@ -61,14 +70,14 @@ def sample(sizes: Sizes, scratch: bool) -> list[float]:
     return elapsed[len(elapsed) // sizes.prompts :]  # the first prompt warms up
 
 
-def start(sizes: Sizes, scratch: bool) -> KVCacheManager:
-    """Build the manager that is measured."""
+def start(sizes: Sizes, scratch: bool, prompts: float) -> KVCacheManager:
+    """Build the manager that is measured, with room for so many prompts in both groups."""
     return bookkeeping(
         KVCacheConfig(
             layers=hybrid_layers(),
             max_sequences=2,
             max_seq_len=sizes.tokens + BLOCK,
-            pool_slots=(3 * sizes.tokens // BLOCK,),
+            pool_slots=(int(2 * prompts * sizes.tokens / BLOCK),),
             max_chunk_tokens=sizes.chunk,
             swa_scratch_reuse=scratch,
         )

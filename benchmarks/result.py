@@ -66,9 +66,10 @@ class Result:
         }
 
     def row(self) -> dict[str, Any]:
-        """The record of ``--out``: the peers' form, times in nanoseconds."""
-        scale = 1e3 if self.case.unit == "µs" else 1
-        values = [value * scale for value in self.samples]
+        """The record of ``--out``: the peers' form, times in nanoseconds and slots by their name for them."""
+        if self.case.unit == "slots":
+            return {"name": self.case.name, "swa_peak_blocks": int(self.value), **self.case.keys}
+        values = [value * 1e3 for value in self.samples]
         return {
             "name": self.case.name,
             "median": statistics.median(values),

@@ -83,7 +83,7 @@ def cases(sizes: Sizes | None = None) -> list[Case]:
             unit="slots",
             limit=0.0,
             sample=lambda: [float(max(abs(slots_needed(one) - one.scratch_peak) for one in sizes.grid))],
-            name="window_peak_difference",
+            name="swa_peak_difference",
         ),
     ]
 
@@ -96,7 +96,7 @@ def _case(one: Prefill, versus: tuple[Versus, ...]) -> Case:
         unit="slots",
         limit=5.0,
         sample=lambda: [float(slots_needed(one))],
-        name="window_peak",
+        name="swa_peak",
         keys={"window": one.window, "block": one.block, "tokens": one.tokens, "chunk": one.chunk},
         versus=versus,
     )

@@ -49,6 +49,15 @@ def test_out_has_the_peers_form_in_nanoseconds(measured: Callable[..., int], tmp
     assert written["results"] == [{"name": "work", "median": 3000.0, "min": 3000.0, "max": 3000.0, "n": 2, "block": 4}]
 
 
+def test_out_holds_slots_by_the_peers_name_and_no_ratios(measured: Callable[..., int], tmp_path: Path) -> None:
+    slots = Case("P9", "peak", "slots", 5.0, sample=lambda: [5.0], name="swa_peak")
+    ratio = Case("P9", "growth", "x", 2.0, sample=lambda: [1.0], name="growth")
+
+    assert measured([slots, ratio], "--out", tmp_path / "out.json") == 0
+
+    assert json.loads((tmp_path / "out.json").read_text())["results"] == [{"name": "swa_peak", "swa_peak_blocks": 5}]
+
+
 @pytest.mark.parametrize(("value", "code", "says"), [(3.0, 0, "every bar holds"), (6.0, 1, "P9 work: 6 µs, limit 5")])
 def test_check_names_what_is_missed(
     value: float, code: int, says: str, measured: Callable[..., int], capsys: pytest.CaptureFixture[str]

@@ -29,91 +29,127 @@ class Settler:
     def advance(self, rows: Int64Array, histories: Int64Array, tokens: Int32Array) -> None:
         """Settle each row's oldest open step at ``histories``; ``tokens`` became known to it."""
         sequences = self._sequences
-        first_ends = self._check(rows, histories)
-        slow = (histories != first_ends) | (histories <= sequences.prompt_len[rows])
-        for group in self._windowed:
-            if group.group.scratch_per_slot:
-                slow |= group.num_scratch[rows] > 0
-        if slow.any():
-            for row, history in zip(rows[slow].tolist(), histories[slow].tolist(), strict=True):
-                self.check_settle(row, history)
-            sequences.append_tokens(rows, tokens)
-            for row, history in zip(rows[slow].tolist(), histories[slow].tolist(), strict=True):
-                self._settle_one(row, history)
-            rows, histories = rows[~slow], histories[~slow]
-            if not len(rows):
-                return
-        else:
-            sequences.append_tokens(rows, tokens)
-        self._settle_plain(rows, histories)
+        if np.count_nonzero(sequences.ends[0][rows] != histories):
+            self._check(rows, histories)
+        sequences.append_tokens(rows, tokens)
+        event = sequences.event[rows]
+        due = (histories >= event).nonzero()[0]
+        if len(due) and np.count_nonzero(event) < len(event):
+            due = self._settle_singly(rows, histories, event)
+            rows, histories = rows[event > 0], histories[event > 0]
+        if len(rows):
+            self._settle_plain(rows, histories, due)
+
+    def _settle_singly(self, rows: Int64Array, histories: Int64Array, event: Int64Array) -> Int64Array:
+        """Settle the rows that always need a closer look; return which of the others have an event."""
+        slow = event == 0
+        for row, history in zip(rows[slow].tolist(), histories[slow].tolist(), strict=True):
+            self._settle_one(row, history)
+        due: Int64Array = (histories[~slow] >= event[~slow]).nonzero()[0]
+        return due
 
     # ---- many rows whose step ended as planned
 
-    def _settle_plain(self, rows: Int64Array, histories: Int64Array) -> None:
+    def _settle_plain(self, rows: Int64Array, histories: Int64Array, due: Int64Array) -> None:
         sequences = self._sequences
-        due = histories >= sequences.next_publish[rows]
-        if due.any():
-            self._publish(rows[due], histories[due])
-        old_settled = sequences.settled[rows]
-        settled = np.maximum(old_settled, histories - self._rewind) if self._rewind else histories
-        if self._windowed:
-            expired = settled >= sequences.next_stale[rows]
-            if expired.any():
-                self._expire(rows[expired], old_settled[expired], settled[expired])
+        settled = histories
+        if self._rewind:
+            settled = np.maximum(sequences.settled[rows], histories - self._rewind)
+        if len(due):
+            self._handle_events(rows[due], histories[due], settled[due])
         sequences.history[rows] = histories
         sequences.settled[rows] = settled
-        if sequences.max_open > 1:
-            sequences.begins[rows, :-1] = sequences.begins[rows, 1:]
-            sequences.ends[rows, :-1] = sequences.ends[rows, 1:]
-        sequences.num_open[rows] -= 1
-        mode = sequences.mode[rows]
-        if (mode != Mode.READY).any():
-            sequences.mode[rows] = np.where((mode == Mode.FULL) | (mode == Mode.PLANNED), Mode.READY, mode)
+        num_open = sequences.num_open[rows]
+        num_open -= 1
+        sequences.num_open[rows] = num_open
+        if sequences.max_open > 1 and np.count_nonzero(num_open) == 0:
+            sequences.ends[0][rows] = -1
+            return
+        for i in range(1, sequences.max_open):
+            sequences.ends[i - 1][rows] = sequences.ends[i][rows]
+        sequences.ends[-1][rows] = -1
+        full = rows[sequences.mode[rows] == Mode.FULL]
+        sequences.mode[full] = Mode.READY
+        capacity = sequences.capacity[full]
+        border = (capacity + (self._smallest - 1)) // self._smallest * self._smallest
+        sequences.border[full] = np.minimum(border, sequences.max_seq_len)
+
+    def _handle_events(self, rows: Int64Array, histories: Int64Array, settled: Int64Array) -> None:
+        """Publish and expire what is due in these rows, and note their next events."""
+        sequences = self._sequences
+        publish = (histories >= sequences.next_publish[rows]).nonzero()[0]
+        if len(publish):
+            self._publish(rows[publish], histories[publish])
+        next_stale = sequences.next_stale[rows]
+        expired = (settled >= next_stale).nonzero()[0]
+        if len(expired):
+            some = rows[expired]
+            next_stale[expired] = self._expire(some, sequences.settled[some], settled[expired])
+            sequences.next_stale[rows] = next_stale
+        if self._rewind:
+            next_stale += self._rewind
+        sequences.event[rows] = np.minimum(sequences.next_publish[rows], next_stale)
 
     def _publish(self, rows: Int64Array, histories: Int64Array) -> None:
         sequences = self._sequences
-        for row, history in zip(rows.tolist(), histories.tolist(), strict=True):
-            if sequences.leaf[row] is None:
-                self._publisher.publish(row, history)
+        leaf = sequences.leaf
+        for place, row in enumerate(rows.tolist()):
+            if leaf[row] is None:
+                self._publisher.publish(row, int(histories[place]))
+        targets = histories // self._unit * self._unit
+        if not self._publisher.limited:
+            sequences.published[rows] = targets
+            targets += self._unit
+            sequences.next_publish[rows] = targets
+            return
         limits = sequences.publish_limit[rows]
-        targets = np.minimum(histories, limits) // self._unit * self._unit
+        targets = np.minimum(targets, limits // self._unit * self._unit)
         sequences.published[rows] = targets
-        sequences.next_publish[rows] = np.where(targets + self._unit <= limits, targets + self._unit, NEVER)
+        following = targets + self._unit
+        sequences.next_publish[rows] = np.where(following <= limits, following, NEVER)
 
-    def _expire(self, rows: Int64Array, old: Int64Array, new: Int64Array) -> None:
-        """Give back the blocks that went out of the windows."""
-        sequences = self._sequences
+    def _expire(self, rows: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:
+        """Give back the blocks that went out of the windows; return the next ``D`` at which some will."""
+        if len(self._windowed) == 1 and not self._windowed[0].group.sink_blocks:
+            group = self._windowed[0]
+            block, last = group.block_tokens, self._sequences.next_stale[rows]
+            if np.count_nonzero(new >= last + block) == 0:
+                index = rows * group.stride + ((last + 1 - (group.group.window or 1)) // block - 1)
+                self._unlock(group, group.take(index), rows)
+                last += block
+                return last
+        return self._expire_any(rows, old, new)
+
+    def _expire_any(self, rows: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:
         next_stale = np.full(len(rows), NEVER, np.int64)
         for group in self._windowed:
             rule = group.group.rule
-            assert rule.window is not None
-            end = self._stale_end(new, group)
-            sinks = np.minimum(-(-new // rule.block_tokens), rule.sink_blocks)
-            begin = np.maximum(self._stale_end(old, group), sinks)
+            window = rule.window or 1
+            end = (new + 1 - window) // rule.block_tokens
+            begin = (old + 1 - window) // rule.block_tokens
+            if rule.sink_blocks:
+                sinks = np.minimum(-(-new // rule.block_tokens), rule.sink_blocks)
+                end, begin = np.maximum(end, sinks), np.maximum(begin, sinks)
+            else:
+                end, begin = np.maximum(end, 0), np.maximum(begin, 0)
             counts = end - begin
             total = int(counts.sum())
             if total:
-                some = counts > 0
-                index = rows[some] * group.stride + begin[some]
-                if total != int(np.count_nonzero(some)):
-                    counts = counts[some]
+                index = rows * group.stride + begin
+                if total != len(counts) or counts.max() > 1:
                     index = np.repeat(index, counts) + np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-                pages = group.take(index)
-                retention = sequences.retention[rows]
-                if retention.any():
-                    for value, page in zip(np.repeat(retention[some], counts[counts > 0]).tolist(), pages, strict=True):
-                        group.pool.unlock(np.array([page], np.int32), value)
-                else:
-                    group.pool.unlock_many(pages)
-            next_stale = np.minimum(next_stale, (end + 1) * rule.block_tokens + rule.window - 1)
-        sequences.next_stale[rows] = next_stale
+                self._unlock(group, group.take(index), np.repeat(rows, counts))
+            next_stale = np.minimum(next_stale, (end + 1) * rule.block_tokens + window - 1)
+        return next_stale
 
-    @staticmethod
-    def _stale_end(settled: Int64Array, group: GroupRows) -> Int64Array:
-        rule = group.group.rule
-        sinks = np.minimum(-(-settled // rule.block_tokens), rule.sink_blocks)
-        end: Int64Array = np.maximum(sinks, (settled + 1 - (rule.window or 1)) // rule.block_tokens)
-        return end
+    def _unlock(self, group: GroupRows, pages: Int32Array, rows: Int64Array) -> None:
+        """Take the lock that ``rows[i]`` has on ``pages[i]``."""
+        pool = group.pool
+        if pool.free_private(pages):
+            return
+        retention = self._sequences.retention[rows]
+        for value in np.unique(retention).tolist():
+            pool.unlock_many(pages[retention == value], value)
 
     # ---- one row, any case
 
@@ -126,10 +162,10 @@ class Settler:
         if in_prefill and history > old.history:
             self._publisher.checkpoint_chunk(row, history)
         self._drop_snapshots(row, old.steps[0].end)
+        planned = sequences.mode[row] == Mode.PLANNED and len(old.steps) > 1
         self._apply(Move(row, Cursors(history, self.settled_at(row, history), old.steps[1:])))
-        mode = sequences.mode[row]
-        if mode in (Mode.FULL, Mode.PLANNED):
-            sequences.mode[row] = Mode.READY
+        sequences.mode[row] = Mode.PLANNED if planned else Mode.READY
+        self.refresh(row)
 
     def settled_at(self, row: int, history: int) -> int:
         """Return ``D`` after the oldest open step settles at ``history``."""
@@ -137,7 +173,7 @@ class Settler:
         settled = int(sequences.settled[row])
         if history == sequences.history[row]:
             return settled
-        return max(settled, min(history, int(sequences.ends[row, 0]) - self._rewind))
+        return max(settled, min(history, int(sequences.ends[0, row]) - self._rewind))
 
     def _drop_snapshots(self, row: int, end: int) -> None:
         """Pages of snapshots by steps up to the one that ended at ``end``: a checkpoint keeps them, or they go."""
@@ -161,22 +197,29 @@ class Settler:
             rows = self._rows[group]
             rows.pool.unlock(rows.cut_scratch(row, int(rows.num_scratch[row]) + change))
         sequences.set_cursors(row, move.cursors)
-        self.refresh(row)
 
     def refresh(self, row: int) -> None:
-        """Recompute the limits derived from a row's cursors."""
+        """Recompute the limits derived from a row's cursors, mode and publishing."""
         sequences = self._sequences
-        capacity = int(sequences.capacity[row])
-        watched = (self._has_state and capacity < sequences.prompt_len[row]) or self._ends_in_shared_page(row, capacity)
-        sequences.border[row] = -1 if watched else -(-capacity // self._smallest) * self._smallest
-        settled = int(sequences.settled[row])
+        capacity, settled, history = (int(c[row]) for c in (sequences.capacity, sequences.settled, sequences.history))
+        in_prefill = history < sequences.prompt_len[row]
+        watched = sequences.mode[row] != Mode.READY or (self._has_state and capacity < sequences.prompt_len[row])
+        if watched or self._ends_in_shared_page(row, capacity):
+            sequences.border[row] = -1
+        else:
+            sequences.border[row] = min(-(-capacity // self._smallest) * self._smallest, sequences.max_seq_len)
         sequences.next_stale[row] = min(
             (
-                (stale(settled, group.group.rule)[1] + 1) * group.group.block_tokens + (group.group.window or 1) - 1
+                (stale(settled, group.group.rule)[1] + 1) * group.block_tokens + (group.group.window or 1) - 1
                 for group in self._windowed
             ),
             default=NEVER,
         )
+        held = bool((sequences.begins[row] >= 0).any())
+        if in_prefill or held or any(group.num_scratch[row] for group in self._windowed):
+            sequences.event[row] = 0
+        else:
+            sequences.event[row] = min(int(sequences.next_publish[row]), int(sequences.next_stale[row]) + self._rewind)
 
     def _ends_in_shared_page(self, row: int, capacity: int) -> bool:
         """Whether the next step writes first into a page that others see, so that it must take a copy."""
@@ -197,7 +240,7 @@ class Settler:
         keep = min(known, history) if num_known is None else num_known
         if not history <= keep <= known:
             raise StateError(f"num_known={keep} of row {row} must be in [{history}, {known}]")
-        if not settled <= history <= current:
+        if not (settled <= history or self._keeps(row, history)) or history > current:
             raise StateError(
                 f"cannot rewind row {row} to {history}: its windows only keep what queries at {settled} … {current} read"
             )
@@ -213,9 +256,16 @@ class Settler:
         if self._has_state and 0 < history < current:
             self._restore_state(row, history)
         sequences.last_checkpoint[row] = min(int(sequences.last_checkpoint[row]), history)
-        self._apply(Move(row, Cursors(history, settled, [])))
-        sequences.border[row] = -1
+        self._apply(Move(row, Cursors(history, min(settled, history), [])))
         sequences.known[row] = keep
+        self.refresh(row)
+
+    def _keeps(self, row: int, history: int) -> bool:
+        """Whether no window has given back a block that a query at ``history`` reads."""
+        settled = int(self._sequences.settled[row])
+        return history >= 0 and all(
+            stale(history, group.group.rule) == stale(settled, group.group.rule) for group in self._windowed
+        )
 
     def _restore_state(self, row: int, history: int) -> None:
         """Take the state of a snapshot at ``history`` instead of the row's own."""
@@ -229,29 +279,26 @@ class Settler:
 
     # ---- checks
 
-    def _check(self, rows: Int64Array, histories: Int64Array) -> Int64Array:
+    def _check(self, rows: Int64Array, histories: Int64Array) -> None:
+        """Refuse misuse; rows that settle short of their step get the closer look."""
         sequences = self._sequences
-        num_open, mode = sequences.num_open[rows], sequences.mode[rows]
-        unsent = ((mode == Mode.RESERVED) & (num_open < 2)) | (num_open < 1)
-        if unsent.any():
-            row = int(rows[np.flatnonzero(unsent)[0]])
+        for row, history in zip(rows.tolist(), histories.tolist(), strict=True):
             if sequences.mode[row] == Mode.FREE:
                 raise Closed(f"row {row} is not an active sequence")
-            raise StateError(f"row {row} has no dispatched step to settle")
-        first_ends = sequences.ends[rows, 0]
-        wrong = (histories < sequences.history[rows]) | (histories > first_ends)
-        if wrong.any():
-            at = int(np.flatnonzero(wrong)[0])
-            raise StateError(
-                f"row {rows[at]} cannot settle at {histories[at]}: its oldest open step spans "
-                f"{sequences.history[rows[at]]} … {first_ends[at]}"
-            )
-        return first_ends
+            if not sequences.num_open[row]:
+                raise StateError(f"row {row} has no dispatched step to settle")
+            begin, end = int(sequences.history[row]), int(sequences.ends[0, row])
+            if not begin <= history <= end:
+                raise StateError(f"row {row} cannot settle at {history}: its oldest open step spans {begin} … {end}")
+            self.check_settle(row, history)
+        for row, history in zip(rows.tolist(), histories.tolist(), strict=True):
+            if history != sequences.ends[0, row]:
+                sequences.event[row] = 0
 
     def check_settle(self, row: int, history: int) -> None:
         """A step whose scratch holds part of what would be kept cannot end there."""
         sequences = self._sequences
-        begin, end = int(sequences.history[row]), int(sequences.ends[row, 0])
+        begin, end = int(sequences.history[row]), int(sequences.ends[0, row])
         if history == end:
             return
         if sequences.num_open[row] > 1 and history < end - self._rewind:
@@ -268,7 +315,7 @@ class Settler:
             return
         for group in self._windowed:
             block = group.group.block_tokens
-            first, last = scratch(int(sequences.begins[row, 0]), end, group.group.rule)
+            first, last = scratch(sequences.steps(row)[0].begin, end, group.group.rule)
             kept = min(last, -(-history // block))
             gone = stale(settled, group.group.rule)
             if first < kept and not (gone[0] <= first and kept <= gone[1]):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegate.base import ConfigError, GroupTables, Int64Array, Retention
+from tidegate.base import ConfigError, GroupTables, Int64Array, Retention, StateError
 from tidegate.cache.advance import Settler
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.config import KVCacheConfig
@@ -66,8 +66,15 @@ class CacheCore:
         self.open: list[Reservation] = []
         self.smallest_block = min(group.block_tokens for group in self.grouping.groups)
         self.plain_growth = self._plain_growth()
+        growing = [g for g in self.grouping.groups if g.retention is not Retention.STATE]
+        self.growing_groups = [sum(g.pool_group == p for g in growing) for p in range(self.num_pool_groups)]
+        self.one_block_growth = 0
+        if all(g.block_tokens == self.smallest_block for g in growing) and config.max_seq_len % self.smallest_block == 0:
+            # A row is less than a block below its border, so this much above it is still a plain step.
+            self.one_block_growth = max(0, min(self.smallest_block, self.plain_growth - self.smallest_block + 1))
         self.scopes: dict[int, Candidate] = {}
         self._publishes = publishes
+        self._shared_tables = tuple(GroupTables(rows.slots) for rows in self.rows)
         self._version = 0
 
     def _plain_growth(self) -> int:
@@ -89,6 +96,12 @@ class CacheCore:
     def touch(self) -> None:
         """Change the version."""
         self._version += 1
+
+    def check_unreserved(self, rows: Int64Array) -> None:
+        """Raise ``StateError`` for a row that an undispatched reservation holds."""
+        for reservation in self.open:
+            if reservation.is_undispatched and np.isin(rows, reservation.touched).any():
+                raise StateError("a row is held by a reservation that is not dispatched: dispatch it or roll it back")
 
     def lender(self) -> Lender:
         """Return a fresh account of loans."""
@@ -146,6 +159,7 @@ class CacheCore:
         if allowed and mode == "at_end":
             self.publisher.at_end.add(row)
         sequences.publish_limit[row] = limit
+        self.publisher.limited |= limit < NEVER
         at_once = mode != "at_end" and published + self.unit <= limit
         sequences.next_publish[row] = published + self.unit if at_once else NEVER
 
@@ -194,6 +208,8 @@ class CacheCore:
 
     def step_tables(self, rows: Int64Array, starts: Int64Array, ends: Int64Array) -> tuple[GroupTables, ...]:
         """Return the page tables of a step."""
+        if not any(rows_of.live_scratch for rows_of in self.rows):
+            return self._shared_tables
         allowed = self.sequences.scratch_ok[rows, np.maximum(self.sequences.num_open[rows] - 1, 0)].astype(np.int64)
         for group, rows_of in enumerate(self.rows):
             if rows_of.group.scratch_per_slot:

@@ -33,7 +33,7 @@ class Finisher:
         new = sequences.take_row()
         for column in (
             "history", "settled", "capacity", "known", "prompt_len", "published", "next_publish", "publish_limit",
-            "next_stale", "last_checkpoint", "retention", "tokens",
+            "next_stale", "event", "last_checkpoint", "retention", "tokens",
         ):  # fmt: skip
             array = getattr(sequences, column)
             array[new] = array[row]

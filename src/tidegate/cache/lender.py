@@ -25,6 +25,7 @@ class Lender:
         self._pools = pools
         self._tree = tree
         self._pages: list[Int32Array] = [_NO_PAGES] * len(pools)
+        self._slots: list[Int32Array] = [_NO_PAGES] * len(pools)
         self._at = [0] * len(pools)
         self._free: list[Int32Array | None] = [None] * len(pools)
         self._loans: list[tuple[int, Int32Array, Int32Array]] = []
@@ -46,12 +47,17 @@ class Lender:
             if count < need:
                 slots = np.concatenate([slots, *self._borrow(pool_group, need - count, victims)])
             self._pages[pool_group] = pool.acquire(slots)
+            self._slots[pool_group] = slots
 
     def take(self, pool_group: int, count: int) -> Int32Array:
         """Hand out new pages."""
+        return self.take_with_slots(pool_group, count)[0]
+
+    def take_with_slots(self, pool_group: int, count: int) -> tuple[Int32Array, Int32Array]:
+        """Hand out new pages, and say which slots they lie in."""
         at = self._at[pool_group]
-        self._at[pool_group] = at + count
-        return self._pages[pool_group][at : at + count]
+        end = self._at[pool_group] = at + count
+        return self._pages[pool_group][at:end], self._slots[pool_group][at:end]
 
     def _borrow(self, pool_group: int, need: int, victims: Sequence[int]) -> list[Int32Array]:
         pool = self._pools[pool_group]

@@ -121,6 +121,8 @@ class KVCacheManager:
         ``tokens`` are the newly known tokens of each row, int32 ``[n]`` or ``[n, m]``, -1 where there is none.
         """
         rows, histories = np.asarray(rows, np.int64), np.asarray(histories, np.int64)
+        if self._core.open:
+            self._core.check_unreserved(rows[self._core.sequences.num_open[rows] < 2])
         self._core.settler.advance(rows, histories, np.asarray(tokens, np.int32))
         self._core.touch()
 
@@ -179,12 +181,13 @@ class KVCacheManager:
         return self._finisher.statistics()
 
     def _idle(self, rows: Int64Array) -> None:
+        self._core.check_unreserved(rows)
         sequences = self._core.sequences
         mode = sequences.mode[rows]
         for row, what, num_open in zip(rows.tolist(), mode.tolist(), sequences.num_open[rows].tolist(), strict=True):
             if what == Mode.FREE:
                 raise Closed(f"row {row} is not an active sequence")
-            if num_open or what == Mode.RESERVED:
+            if num_open:
                 raise StateError(f"row {row} has an open step: settle or roll it back first")
 
 

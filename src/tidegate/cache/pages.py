@@ -88,6 +88,14 @@ class PagePool:
         idle = pages if not locks.any() else pages[locks == 0]
         self.settle_idle(idle, retention)
 
+    def free_private(self, pages: Int32Array) -> bool:
+        """Free these pages if each has just the one lock and nobody caches any; False and nothing otherwise."""
+        if np.count_nonzero(self.locks[pages] != 1) or np.count_nonzero(self.refs[pages]):
+            return False
+        self.locks[pages] = 0
+        self._free(pages)
+        return True
+
     def unlock_many(self, pages: Int32Array, retention: int = 0) -> None:
         """Like ``unlock``; the same page may come several times, once for each lock to take."""
         np.subtract.at(self.locks, pages, 1)

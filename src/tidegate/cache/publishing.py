@@ -23,6 +23,8 @@ class Publisher:
         self.unit = tree.unit
         self.declared: dict[int, frozenset[int]] = {}
         self.at_end: set[int] = set()
+        self.limited = False
+        """Whether any sequence was ever to publish less than all of itself."""
         self.pending_snapshots: dict[int, list[tuple[int, dict[int, int]]]] = {}
 
     def publish(self, row: int, history: int) -> None:
@@ -45,6 +47,7 @@ class Publisher:
             self.close_leaf(row)
         self._sequences.next_publish[row] = NEVER
         self._sequences.publish_limit[row] = 0
+        self.limited = True
         self.at_end.discard(row)
 
     def close_leaf(self, row: int) -> None:

@@ -6,6 +6,7 @@ A quote is extended, never summed: pages that several of its sequences lock, sha
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,33 +15,45 @@ import numpy as np
 from tidegate.base import BoolArray, Closed, Int32Array, Int64Array, RequestTooLong, StateError
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.moves import Move, Mover
+from tidegate.cache.pages import PagePool
 from tidegate.cache.sequences import Mode, SequenceTable
 from tidegate.cache.tables import GroupRows
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Rows that grow by a plain step: ``crossing`` (places in ``rows``) need blocks ``old[g]`` on, ``counts[g]`` many."""
+    """Rows that grow by a plain step from ``starts``: ``crossing`` (places in ``rows``) need ``counts[g]`` blocks from
+    ``old[g]`` on. Without ``counts``, each needs the one block ``old[0]`` in every group that grows."""
 
     rows: Int64Array
+    starts: Int64Array
     capacities: Int64Array
     crossing: Int64Array
     old: tuple[Int64Array, ...]
-    counts: tuple[Int64Array, ...]
+    counts: tuple[Int64Array, ...] = ()
 
 
 class CacheState(Protocol):
     """What a quote reads of the manager."""
 
     rows: list[GroupRows]
+    pools: list[PagePool]
     sequences: SequenceTable
     mover: Mover
+    open: SequenceOf[object]
     num_pool_groups: int
+    smallest_block: int
     plain_growth: int
+    one_block_growth: int
+    growing_groups: SequenceOf[int]
 
     @property
     def version(self) -> int:
         """Changes with every mutation."""
+        ...
+
+    def check_unreserved(self, rows: Int64Array) -> None:
+        """Raise ``StateError`` for a row that an undispatched reservation holds."""
         ...
 
 
@@ -57,7 +70,7 @@ class Quote:
         self._state = state
         self._refresh = refresh
         self._supply: list[int] | None = None
-        self._taken: BoolArray | None = None
+        self._rows: list[Int64Array] = []
         self._locked: dict[int, BoolArray] = {}
         self._unlocked: dict[int, Int32Array] = {}
         self._num_new = 0
@@ -71,31 +84,52 @@ class Quote:
         """Let each of these distinct rows' next open step end at ``capacities``; all of them, or False and nothing."""
         rows = np.asarray(rows, np.int64)
         capacities = np.asarray(capacities, np.int64)
-        ready = self._check(rows, capacities)
-        sequences = self._state.sequences
-        capacity, border = sequences.capacity[rows], sequences.border[rows]
-        above = capacities > border
-        if ready is None and not above.any():
-            return self._accept([Growth(rows, capacities, _NONE, (), ())], None, rows)
-        plain = (border >= 0) & (capacities - capacity <= self._state.plain_growth)
-        if ready is not None:
-            plain &= ready
-        if plain.all():
-            growth, needs = self._growth(rows, capacities, capacity, above)
-            return self._accept([growth], needs, rows)
+        state, sequences = self._state, self._state.sequences
+        if self._rows or state.open:
+            self._check_apart(rows)
+        starts, border = sequences.capacity[rows], sequences.border[rows]
+        if np.count_nonzero(capacities < starts):
+            self._check(rows, capacities)
+        crossing = (capacities > border).nonzero()[0]
+        if not len(crossing):
+            self._rows.append(rows)
+            self.steps.append(Growth(rows, starts, capacities, crossing, ()))
+            return True
+        new, border = capacities[crossing], border[crossing]
+        if state.one_block_growth and np.count_nonzero((border < 0) | (new > border + state.one_block_growth)) == 0:
+            growth = Growth(rows, starts, capacities, crossing, (border // state.smallest_block,))
+            return self._accept_growth(growth, [len(crossing) * groups for groups in state.growing_groups])
+        old = starts[crossing]
+        plain = (border >= 0) & (new - old <= state.plain_growth) & (new <= sequences.max_seq_len)
+        if np.count_nonzero(plain) == len(plain):
+            growth, needs = self._growth((rows, starts, capacities), crossing, (old, new))
+            return self._accept_growth(growth, needs)
+        self._check(rows, capacities)
+        return self._accept(*self._singly(rows, starts, capacities), rows)
+
+    def _singly(
+        self, rows: Int64Array, starts: Int64Array, capacities: Int64Array
+    ) -> tuple[list[Growth | Move], list[int]]:
+        """Price rows one by one, the plain ones among them as growth."""
+        state, sequences = self._state, self._state.sequences
         steps: list[Growth | Move] = []
-        needs = [0] * self._state.num_pool_groups
-        for row, end, is_plain in zip(rows.tolist(), capacities.tolist(), plain.tolist(), strict=True):
-            one = np.array([row]), np.array([end])
-            if is_plain:
-                growth, extra = self._growth(*one, sequences.capacity[one[0]], one[1] > sequences.border[one[0]])
+        total = [0] * state.num_pool_groups
+        for i, (row, start, end) in enumerate(zip(rows.tolist(), starts.tolist(), capacities.tolist(), strict=True)):
+            border = int(sequences.border[row])
+            if border >= 0 and end - start <= state.plain_growth:
+                one = slice(i, i + 1)
+                crossing = np.arange(1 if end > border else 0)
+                growth, needs = self._growth(
+                    (rows[one], starts[one], capacities[one]), crossing, (starts[one][crossing], capacities[one][crossing])
+                )
                 steps.append(growth)
             else:
-                move = self._row_move(row, end)
+                planned = sequences.mode[row] == Mode.PLANNED
+                move = state.mover.retarget(row, end) if planned else state.mover.extend(row, end)
+                needs = move.needs(state.rows, state.num_pool_groups)
                 steps.append(move)
-                extra = move.needs(self._state.rows, self._state.num_pool_groups)
-            needs = [a + b for a, b in zip(needs, extra, strict=True)]
-        return self._accept(steps, needs, rows)
+            total = [a + b for a, b in zip(total, needs, strict=True)]
+        return steps, total
 
     def admit(self, candidate: Candidate, capacity: int) -> bool:
         """Start a waiting or suspended sequence whose first step ends at ``capacity``, or False and nothing.
@@ -135,7 +169,8 @@ class Quote:
         """Give these rows up to this step: what only they hold becomes supply. They must have no open step."""
         rows = np.asarray(rows, np.int64)
         sequences = self._state.sequences
-        self._mark(rows)
+        self._check_apart(rows)
+        self._rows.append(rows)
         if (sequences.mode[rows] != Mode.READY).any() or sequences.num_open[rows].any():
             raise StateError("a victim must be active, without open steps and outside reservations")
         for row in rows.tolist():
@@ -154,42 +189,51 @@ class Quote:
 
     # ---- tally
 
-    def _row_move(self, row: int, end: int) -> Move:
-        if self._state.sequences.mode[row] == Mode.PLANNED:
-            return self._state.mover.retarget(row, end)
-        return self._state.mover.extend(row, end)
-
     def _growth(
-        self, rows: Int64Array, capacities: Int64Array, capacity: Int64Array, above: BoolArray
+        self,
+        batch: tuple[Int64Array, Int64Array, Int64Array],
+        crossing: Int64Array,
+        span: tuple[Int64Array, Int64Array],
     ) -> tuple[Growth, list[int]]:
-        crossing = np.flatnonzero(above)
-        old_capacity, new_capacity = capacity[crossing], capacities[crossing]
         needs = [0] * self._state.num_pool_groups
         olds, counts = [], []
+        by_block: dict[int, tuple[Int64Array, Int64Array, int]] = {}
         for rows_of in self._state.rows:
-            block = rows_of.group.block_tokens
-            old = -(-old_capacity // block)
-            count = -(-new_capacity // block) - old
+            block = rows_of.block_tokens
+            if block not in by_block:
+                old = (span[0] + (block - 1)) // block
+                count = (span[1] + (block - 1)) // block - old
+                by_block[block] = old, count, int(count.sum())
+            old, count, total = by_block[block]
             olds.append(old)
             counts.append(count)
-            needs[rows_of.group.pool_group] += int(count.sum())
-        return Growth(rows, capacities, crossing, tuple(olds), tuple(counts)), needs
+            needs[rows_of.pool_group] += total
+        return Growth(*batch, crossing, tuple(olds), tuple(counts)), needs
 
-    def _accept(self, steps: list[Growth | Move], needs: list[int] | None, rows: Int64Array) -> bool:
-        released = False
-        if needs is not None:
-            for step in steps:
-                released |= isinstance(step, Move) and bool(step.release or step.scratch)
-            missing = self._missing(needs, None)
-            if released and any(missing):
-                missing = self._missing_after_release(steps, needs)
-            if any(missing):
-                self.shortage = missing
+    def _accept_growth(self, growth: Growth, needs: list[int]) -> bool:
+        supplies = self._supplies()
+        totals = [a + b for a, b in zip(self.needs, needs, strict=True)]
+        for total, supply in zip(totals, supplies, strict=True):
+            if total > supply:
+                self.shortage = self._missing(needs, None)
                 return False
-            self.needs = [a + b for a, b in zip(self.needs, needs, strict=True)]
+        self.needs = totals
+        self._rows.append(growth.rows)
+        self.steps.append(growth)
+        return True
+
+    def _accept(self, steps: list[Growth | Move], needs: list[int], rows: Int64Array) -> bool:
+        released = any(isinstance(step, Move) and (step.release or step.scratch) for step in steps)
+        missing = self._missing(needs, None)
+        if released and any(missing):
+            missing = self._missing_after_release(steps, needs)
+        if any(missing):
+            self.shortage = missing
+            return False
+        self.needs = [a + b for a, b in zip(self.needs, needs, strict=True)]
         if released:
             self._release_moves(steps)
-        self._mark(rows)
+        self._rows.append(rows)
         self.steps.extend(steps)
         return True
 
@@ -221,10 +265,7 @@ class Quote:
 
     def _supplies(self) -> list[int]:
         if self._supply is None:
-            self._supply = [0] * self._state.num_pool_groups
-            for rows_of in self._state.rows:
-                pool = rows_of.pool
-                self._supply[rows_of.group.pool_group] = pool.num_free + pool.evictable
+            self._supply = [pool.num_free + pool.evictable for pool in self._state.pools]
         return self._supply
 
     def _release(self, rows_of: GroupRows, pages: Int32Array) -> None:
@@ -270,34 +311,27 @@ class Quote:
 
     # ---- checks
 
-    def _mark(self, rows: Int64Array) -> None:
-        if self._taken is None:
-            self._taken = np.zeros(self._state.sequences.num_rows, np.bool_)
-        self._taken[rows] = True
-
-    def _check(self, rows: Int64Array, capacities: Int64Array) -> BoolArray | None:
-        """Refuse misuse; return which rows append a step, or None when all do."""
-        sequences = self._state.sequences
-        mode = sequences.mode[rows]
-        if self._taken is not None and self._taken[rows].any():
+    def _check_apart(self, rows: Int64Array) -> None:
+        """Refuse rows that are in this quote already, or in a reservation that is not dispatched."""
+        self._state.check_unreserved(rows)
+        taken = np.zeros(self._state.sequences.num_rows, np.bool_)
+        for others in self._rows:
+            taken[others] = True
+        if taken[rows].any():
             raise StateError("a row is in this quote already")
-        ready = mode == Mode.READY
-        good = ready | (mode == Mode.PLANNED)
-        if not good.all():
-            at = int(np.flatnonzero(~good)[0])
-            row, what = int(rows[at]), Mode(int(mode[at]))
-            if what is Mode.FREE:
+
+    def _check(self, rows: Int64Array, capacities: Int64Array) -> None:
+        """Refuse misuse with the first row that is wrong."""
+        sequences = self._state.sequences
+        for row, end in zip(rows.tolist(), capacities.tolist(), strict=True):
+            mode, floor = Mode(int(sequences.mode[row])), int(sequences.capacity[row])
+            if mode is Mode.FREE:
                 raise Closed(f"row {row} is not an active sequence")
-            raise StateError(f"row {row} cannot take another open step: it is {what.name.lower()}")
-        floor = sequences.capacity[rows]
-        floor = np.where(ready, floor, sequences.begins[rows, sequences.num_open[rows] - 1])
-        low = capacities < floor
-        if low.any():
-            at = int(np.flatnonzero(low)[0])
-            raise StateError(f"capacity={capacities[at]} of row {rows[at]} is below its last cursor {floor[at]}")
-        if len(capacities) and capacities.max() > sequences.max_seq_len:
-            raise RequestTooLong(f"capacity={capacities.max()} is above max_seq_len={sequences.max_seq_len}")
-        return None if ready.all() else ready
-
-
-_NONE = np.empty(0, np.int64)
+            if mode is Mode.FULL:
+                raise StateError(f"row {row} has {sequences.max_open} open steps already: settle one first")
+            if mode is Mode.PLANNED:
+                floor = sequences.steps(row)[-1].begin
+            if end < floor:
+                raise StateError(f"capacity={end} of row {row} is below its last cursor {floor}")
+            if end > sequences.max_seq_len:
+                raise RequestTooLong(f"capacity={end} is above max_seq_len={sequences.max_seq_len}")

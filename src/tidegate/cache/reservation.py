@@ -14,6 +14,7 @@ import numpy as np
 
 from tidegate.base import GroupTables, Int32Array, Int64Array, InternalError, StateError
 from tidegate.cache.candidate import Candidate
+from tidegate.cache.groups import STATE_BLOCK
 from tidegate.cache.lender import Lender
 from tidegate.cache.moves import Move
 from tidegate.cache.quote import CacheState, Growth, Quote
@@ -96,7 +97,6 @@ class _Undo:
 @dataclass(slots=True)
 class _GrowthUndo:
     growth: Growth
-    starts: Int64Array
     border: Int64Array
     placed: list[tuple[int, Int64Array]]
 
@@ -131,6 +131,16 @@ class Reservation:
             self.rollback()
 
     @property
+    def is_undispatched(self) -> bool:
+        """Whether its rows may not be touched by others yet."""
+        return self._state == "open"
+
+    @property
+    def touched(self) -> Int64Array:
+        """Its rows and victims."""
+        return np.concatenate([self.rows, np.array(self._victims, np.int64)])
+
+    @property
     def is_open(self) -> bool:
         """Whether it can still be kept or rolled back."""
         return self._state in ("open", "dispatched")
@@ -158,8 +168,6 @@ class Reservation:
         if self._state == "open":
             self._lender.give_back()
             self._undo(dispatched=False)
-            for row in self._victims:
-                self._host.sequences.mode[row] = Mode.READY
         elif self._state == "dispatched":
             self._undo(dispatched=True)
         else:
@@ -173,7 +181,6 @@ class Reservation:
     def _apply(self, quote: Quote) -> None:
         host, sequences = self._host, self._host.sequences
         for row in self._victims:
-            sequences.mode[row] = Mode.RESERVED
             host.close_leaf_of(row)
         for step in quote.steps:
             if isinstance(step, Move) and step.candidate is not None:
@@ -188,8 +195,8 @@ class Reservation:
                 self._apply_move(next(moves))
             else:
                 self._apply_growth(step)
-        for rows in host.rows:
-            rows.pool.note_use()
+        for pool in host.pools:
+            pool.note_use()
         host.touch()
 
     def _lock_match(self, move: Move) -> None:
@@ -218,34 +225,53 @@ class Reservation:
         return undo
 
     def _apply_growth(self, growth: Growth) -> None:
-        host, sequences = self._host, self._host.sequences
-        rows = growth.rows
+        sequences, rows = self._host.sequences, growth.rows
         placed: list[tuple[int, Int64Array]] = []
-        border = sequences.border[rows]
+        border = _EMPTY
         if len(growth.crossing):
             crossing = rows[growth.crossing]
-            for group, rows_of in enumerate(host.rows):
-                old, counts = growth.old[group], growth.counts[group]
-                total = int(counts.sum())
-                if not total:
-                    continue
-                index = crossing * rows_of.stride + old
-                if total != len(counts) or counts.max() > 1:
-                    offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-                    index = np.repeat(index, counts) + offsets
-                rows_of.put(index, self._lender.take(rows_of.group.pool_group, total))
-                placed.append((group, index))
-            unit = host.smallest_block
-            sequences.border[crossing] = -(-growth.capacities[growth.crossing] // unit) * unit
-        starts = sequences.capacity[rows]
+            unit = self._host.smallest_block
+            border = sequences.border[crossing]
+            if growth.counts:
+                self._place_blocks(growth, crossing, placed)
+                limit = (growth.capacities[growth.crossing] + (unit - 1)) // unit * unit
+                sequences.border[crossing] = np.minimum(limit, sequences.max_seq_len)
+            else:
+                self._place_one_block(crossing, growth.old[0], placed)
+                sequences.border[crossing] = border + unit
         num_open = sequences.num_open[rows]
-        place = rows * sequences.max_open + num_open
-        sequences.flat_begins[place] = starts
-        sequences.flat_ends[place] = growth.capacities
-        sequences.num_open[rows] = num_open + 1
+        if np.count_nonzero(num_open) == 0:
+            sequences.ends[0][rows] = growth.capacities
+            last = 1
+        else:
+            sequences.ends[num_open, rows] = growth.capacities
+            last = int(num_open.max()) + 1
         sequences.capacity[rows] = growth.capacities
-        sequences.mode[rows] = Mode.RESERVED
-        self._growths.append(_GrowthUndo(growth, starts, border, placed))
+        num_open += 1
+        sequences.num_open[rows] = num_open
+        if last == sequences.max_open:
+            full = rows[num_open == last]
+            sequences.mode[full], sequences.border[full] = Mode.FULL, -1
+        self._growths.append(_GrowthUndo(growth, border, placed))
+
+    def _place_one_block(self, crossing: Int64Array, blocks: Int64Array, placed: list[tuple[int, Int64Array]]) -> None:
+        index = _EMPTY
+        for group, rows_of in enumerate(self._host.rows):
+            if rows_of.block_tokens != STATE_BLOCK:
+                if not placed:
+                    index = crossing * rows_of.stride + blocks
+                rows_of.put(index, *self._lender.take_with_slots(rows_of.pool_group, len(index)))
+                placed.append((group, index))
+
+    def _place_blocks(self, growth: Growth, crossing: Int64Array, placed: list[tuple[int, Int64Array]]) -> None:
+        for group, rows_of in enumerate(self._host.rows):
+            old, counts = growth.old[group], growth.counts[group]
+            total = int(counts.sum())
+            if total:
+                offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+                index = np.repeat(crossing * rows_of.stride + old, counts) + offsets
+                rows_of.put(index, *self._lender.take_with_slots(rows_of.pool_group, total))
+                placed.append((group, index))
 
     def _apply_move(self, undo: _Undo) -> None:
         move, host = undo.move, self._host
@@ -275,9 +301,9 @@ class Reservation:
             self._snapshots.append((group, int(host.rows[group].pages[row, 0]), page))
         if move.snapshots:
             host.pending_snapshots.setdefault(row, []).append((move.end, undo.snapshots))
-        self._set_cursors(row, move.cursors, Mode.RESERVED)
         if move.candidate is not None:
             host.start_sequence(row, move.candidate)
+        self._set_cursors(row, move.cursors, self._mode_of(len(move.cursors.steps)))
 
     def _private_copy(self, undo: _Undo, group: int, block: int) -> None:
         rows = self._host.rows[group]
@@ -293,17 +319,19 @@ class Reservation:
         self._host.sequences.mode[row] = mode
         self._host.refresh_row(row)
 
+    def _mode_of(self, num_open: int) -> Mode:
+        return Mode.READY if num_open < self._host.sequences.max_open else Mode.FULL
+
     def _order(self, quote: Quote) -> tuple[Int64Array, Int64Array, Int64Array]:
         if len(self._growths) == 1 and not self._moves:
             undo = self._growths[0]
-            return undo.growth.rows, undo.starts, undo.growth.capacities
+            return undo.growth.rows, undo.growth.starts, undo.growth.capacities
         rows, starts, ends = [], [], []
-        growths, moves = iter(self._growths), iter(self._moves)
+        moves = iter(self._moves)
         for step in quote.steps:
             if isinstance(step, Growth):
-                undo = next(growths)
                 rows.append(step.rows)
-                starts.append(undo.starts)
+                starts.append(step.starts)
                 ends.append(step.capacities)
             else:
                 move = next(moves).move
@@ -327,11 +355,9 @@ class Reservation:
         for candidate, _ in self.admitted:
             host.count_admission(candidate)
         sequences = host.sequences
-        open_steps = sequences.num_open[self.rows]
-        if mode is Mode.READY:
-            sequences.mode[self.rows] = np.where(open_steps < sequences.max_open, Mode.READY, Mode.FULL)
-        else:
-            sequences.mode[self.rows] = np.where(open_steps > 0, Mode.PLANNED, Mode.READY)
+        if mode is Mode.PLANNED:
+            planned = self.rows[sequences.num_open[self.rows] > 0]
+            sequences.mode[planned], sequences.border[planned] = Mode.PLANNED, -1
         host.touch()
 
     def _undo(self, *, dispatched: bool) -> None:
@@ -356,9 +382,13 @@ class Reservation:
             raise StateError("a later open step of these sequences must be rolled back first")
         for group, index in undo.placed:
             self._give(group, self._host.rows[group].take(index), dispatched=dispatched)
-        sequences.capacity[rows] = undo.starts
-        sequences.num_open[rows] -= 1
-        sequences.border[rows] = undo.border
+        num_open = sequences.num_open[rows] - 1
+        sequences.ends[num_open, rows] = -1
+        sequences.num_open[rows] = num_open
+        sequences.capacity[rows] = undo.growth.starts
+        unit = self._host.smallest_block
+        sequences.border[rows] = np.minimum((undo.growth.starts + (unit - 1)) // unit * unit, sequences.max_seq_len)
+        sequences.border[rows[undo.growth.crossing]] = undo.border
         sequences.mode[rows] = Mode.READY
 
     def _undo_move(self, undo: _Undo) -> None:

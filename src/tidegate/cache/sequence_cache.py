@@ -12,7 +12,7 @@ from tidegate.cache.candidate import Candidate
 from tidegate.cache.core import CacheCore
 from tidegate.cache.moves import Move
 from tidegate.cache.ranges import OpenStep
-from tidegate.cache.sequences import Cursors, Mode
+from tidegate.cache.sequences import Cursors
 
 if TYPE_CHECKING:
     from tidegate.cache.manager import KVCacheManager
@@ -72,8 +72,9 @@ class Sequence:
         False: not enough pages, nothing changed. Misuse raises ``StateError``.
         """
         row, sequences = self.row, self._core.sequences
-        if sequences.num_open[row] > 1 or sequences.mode[row] == Mode.RESERVED:
-            raise StateError("resize is for sequences without overlapped steps or open reservations")
+        self._core.check_unreserved(np.array([row]))
+        if sequences.num_open[row] > 1:
+            raise StateError("resize is for sequences without overlapped steps")
         old = sequences.cursors(row)
         target = old.capacity if capacity is None else capacity
         history = old.history if history_length is None else history_length
@@ -128,7 +129,6 @@ class Sequence:
         settled = (history, core.settler.settled_at(row, history))
         if not self._manager.quote().accept_move(self._priced(row, settled, target, scratch), row):
             return False
-        core.sequences.mode[row] = Mode.READY
         core.settler.advance(np.array([row]), np.array([history]), np.full(1, -1, np.int32))
         core.touch()
         if not self._retarget(row, settled, target, scratch):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tidegate.base import Int64Array
+from tidegate.base import Int32Array, Int64Array
 from tidegate.cache.ranges import OpenStep
 
 if TYPE_CHECKING:
@@ -39,34 +39,38 @@ class Mode(IntEnum):
     FREE = 0
     READY = 1
     """The next quote appends an open step."""
-    RESERVED = 2
-    """An open reservation holds it."""
-    PLANNED = 3
+    PLANNED = 2
     """Its last open step was reserved and kept without being dispatched: the next quote retargets it."""
-    FULL = 4
+    FULL = 3
     """As many open steps as allowed."""
 
 
 class SequenceTable:
-    """Columns indexed by row; ``tokens`` is int32 ``[num_rows, max_seq_len + slack]``, known up to ``known``."""
+    """Columns indexed by row. ``tokens`` is int32 ``[num_rows, max_seq_len + slack]``, known up to ``known``.
+
+    ``border`` is the largest capacity that needs no closer look, -1 unless the row is ready; ``event`` the least history
+    at which settling is more than moving cursors, 0 when it always is; ``ends[i]`` are the rows' i-th open steps' ends,
+    -1 where there is none.
+    """
 
     def __init__(self, num_rows: int, max_seq_len: int, max_open: int) -> None:
         self.num_rows = num_rows
         self.max_seq_len = max_seq_len
         self.max_open = max_open
         self.mode = np.zeros(num_rows, np.int8)
+        self.capacity = np.zeros(num_rows, np.int64)
+        self.border = np.full(num_rows, -1, np.int64)
+        self.num_open = np.zeros(num_rows, np.int64)
         self.history = np.zeros(num_rows, np.int64)
         self.settled = np.zeros(num_rows, np.int64)
-        self.capacity = np.zeros(num_rows, np.int64)
-        self.num_open = np.zeros(num_rows, np.int64)
-        self.begins = np.zeros((num_rows, max_open), np.int64)
-        self.ends = np.zeros((num_rows, max_open), np.int64)
-        self.scratch_ok = np.ones((num_rows, max_open), np.bool_)
         self.known = np.zeros(num_rows, np.int64)
+        self.event = np.zeros(num_rows, np.int64)
+        self.ends = np.full((max_open, num_rows), -1, np.int64)
+        self.begins = np.full((num_rows, max_open), -1, np.int64)
+        """Where an open step begins when that is not the previous cursor, else -1."""
+        self.scratch_ok = np.ones((num_rows, max_open), np.bool_)
         self.prompt_len = np.zeros(num_rows, np.int64)
         self.published = np.zeros(num_rows, np.int64)
-        self.border = np.full(num_rows, -1, np.int64)
-        """Largest capacity that needs no page; -1 when growing needs a closer look."""
         self.next_publish = np.full(num_rows, NEVER, np.int64)
         self.publish_limit = np.full(num_rows, NEVER, np.int64)
         self.next_stale = np.full(num_rows, NEVER, np.int64)
@@ -76,8 +80,6 @@ class SequenceTable:
         self.stride = max_seq_len + 8
         self.tokens = np.zeros((num_rows, self.stride), np.int32)
         self.flat_tokens = self.tokens.reshape(-1)
-        self.flat_begins = self.begins.reshape(-1)
-        self.flat_ends = self.ends.reshape(-1)
         self.leaf: list[Node | None] = [None] * num_rows
         self.attach: list[Node | None] = [None] * num_rows
         self.free_rows = list(range(num_rows - 1, -1, -1))
@@ -85,21 +87,30 @@ class SequenceTable:
     def steps(self, row: int) -> list[OpenStep]:
         """Return a row's open steps, oldest first."""
         count = int(self.num_open[row])
-        begins, ends, flags = self.begins[row, :count], self.ends[row, :count], self.scratch_ok[row, :count]
-        return [OpenStep(*step) for step in zip(begins.tolist(), ends.tolist(), flags.tolist(), strict=True)]
+        steps = []
+        begin = int(self.history[row])
+        for held, end, flag in zip(
+            self.begins[row, :count].tolist(), self.ends[:count, row].tolist(), self.scratch_ok[row].tolist(), strict=False
+        ):
+            steps.append(OpenStep(begin if held < 0 else held, end, flag))
+            begin = end
+        return steps
 
     def cursors(self, row: int) -> Cursors:
         """Return where a row stands."""
         return Cursors(int(self.history[row]), int(self.settled[row]), self.steps(row))
 
     def set_cursors(self, row: int, cursors: Cursors) -> None:
-        """Put a row where ``cursors`` say."""
+        """Put a row where ``cursors`` say; its mode, border and event are the caller's to set."""
         count = len(cursors.steps)
-        self.history[row] = cursors.history
+        self.history[row] = previous = cursors.history
         self.settled[row] = cursors.settled
         self.num_open[row] = count
         for i, step in enumerate(cursors.steps):
-            self.begins[row, i], self.ends[row, i], self.scratch_ok[row, i] = step
+            self.begins[row, i] = -1 if step.begin == previous else step.begin
+            self.ends[i, row] = previous = step.end
+            self.scratch_ok[row, i] = step.scratch
+        self.begins[row, count:] = self.ends[count:, row] = -1
         self.scratch_ok[row, count:] = True
         self.capacity[row] = cursors.capacity
 
@@ -115,23 +126,23 @@ class SequenceTable:
 
     def clear_row(self, row: int) -> None:
         """Forget a sequence; its pages have been dealt with."""
+        self.set_cursors(row, Cursors(0, 0, []))
         self.mode[row] = Mode.FREE
-        self.num_open[row] = 0
+        self.border[row] = -1
         self.leaf[row] = None
         self.attach[row] = None
         self.free_rows.append(row)
 
-    def append_tokens(self, rows: Int64Array, tokens: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> None:
-        """Append known tokens; int32 ``[n]`` or ``[n, m]``, -1 marks none (and may only trail)."""
-        columns = tokens.reshape(len(rows), -1)
-        for j in range(columns.shape[1]):
-            column = columns[:, j]
-            known = self.known[rows]
-            if column.min(initial=0) >= 0:
-                self.flat_tokens[rows * self.stride + known] = column
-                self.known[rows] = known + 1
+    def append_tokens(self, rows: Int64Array, tokens: Int32Array) -> None:
+        """Append known tokens, int32 ``[n]`` or ``[n, m]`` where trailing -1 marks none."""
+        known = self.known[rows]
+        places = rows * self.stride
+        for column in (tokens,) if tokens.ndim == 1 else tokens.T:
+            if np.count_nonzero(column < 0) == 0:
+                self.flat_tokens[places + known] = column
+                known += 1
             else:
                 have = column >= 0
-                some = rows[have]
-                self.flat_tokens[some * self.stride + known[have]] = column[have]
-                self.known[some] = known[have] + 1
+                self.flat_tokens[places[have] + known[have]] = column[have]
+                known += have
+        self.known[rows] = known

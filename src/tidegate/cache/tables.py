@@ -19,6 +19,8 @@ class GroupRows:
 
     def __init__(self, group: LayerGroup, pool: PagePool, num_rows: int, max_seq_len: int) -> None:
         self.group = group
+        self.block_tokens = group.block_tokens
+        self.pool_group = group.pool_group
         self.pool = pool
         self.stride = max(1, ceil_div(max_seq_len, group.block_tokens))
         self.pages = np.full((num_rows, self.stride), BAD_PAGE, np.int32)
@@ -26,14 +28,15 @@ class GroupRows:
         self._flat_pages = self.pages.reshape(-1)
         self._flat_slots = self.slots.reshape(-1)
         self.scratch: list[Int32Array | None] = [None] * num_rows
+        self.live_scratch = 0
         self.num_scratch = np.zeros(num_rows, np.int64)
         self.owned = 0
         self.peak_owned = 0
 
-    def put(self, index: Int64Array, pages: Int32Array) -> None:
-        """Write new pages at flat positions ``row * stride + block``."""
+    def put(self, index: Int64Array, pages: Int32Array, slots: Int32Array) -> None:
+        """Write new pages, which lie in ``slots``, at flat positions ``row * stride + block``."""
         self._flat_pages[index] = pages
-        self._flat_slots[index] = self.pool.slot[pages]
+        self._flat_slots[index] = slots
         self._count(len(pages))
 
     def put_run(self, row: int, run: Range, pages: Int32Array) -> None:
@@ -69,6 +72,7 @@ class GroupRows:
         held = self.scratch[row]
         self.scratch[row] = pages if held is None else np.concatenate([held, pages])
         self.num_scratch[row] += len(pages)
+        self.live_scratch += len(pages)
         self._count(len(pages))
 
     def cut_scratch(self, row: int, keep: int) -> Int32Array:
@@ -78,7 +82,9 @@ class GroupRows:
             return np.empty(0, np.int32)
         self.scratch[row] = held[:keep].copy() if keep else None
         self.num_scratch[row] = min(keep, len(held))
-        self.owned -= len(held) - min(keep, len(held))
+        cut = len(held) - min(keep, len(held))
+        self.owned -= cut
+        self.live_scratch -= cut
         return held[keep:].copy()
 
     def scratch_slots(self, row: int) -> Int32Array:

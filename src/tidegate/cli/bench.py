@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from tidegate.bench import Load
-from tidegate.cli import flags
+from tidegate.cli import bench_flags, flags
 from tidegate.cli.bench_run import BenchRun
 from tidegate.cli.prompt_source import PromptSource
 from tidegate.cli.settings import ModelSettings
-
-_LOAD = "Load"
-_OUTPUT = "Output"
 
 
 def bench(
     ctx: typer.Context,
     *,
-    prompts: Annotated[
-        Path | None, typer.Option(help="One prompt per line, or .jsonl.", rich_help_panel=_LOAD, show_default=False)
-    ] = None,
-    input_len: Annotated[int, typer.Option(help="Tokens of a synthetic prompt.", rich_help_panel=_LOAD)] = 256,
-    output_len: Annotated[int, typer.Option(help="Tokens to produce for each.", rich_help_panel=_LOAD)] = 64,
-    shared_len: Annotated[int, typer.Option(help="Of a synthetic prompt, the same in all.", rich_help_panel=_LOAD)] = 0,
-    num_requests: Annotated[
-        int | None,
-        typer.Option(help="Default: every prompt once, or 16.", rich_help_panel=_LOAD, show_default=False),
-    ] = None,
-    concurrency: Annotated[int, typer.Option(help="Most requests in flight.", rich_help_panel=_LOAD)] = 8,
-    request_rate: Annotated[
-        float | None,
-        typer.Option(
-            help="Requests a second, Poisson. Default: the next when one ended.",
-            rich_help_panel=_LOAD,
-            show_default=False,
-        ),
-    ] = None,
+    prompts: bench_flags.PromptsFlag = None,
+    input_len: bench_flags.InputLenFlag = 256,
+    output_len: bench_flags.OutputLenFlag = 64,
+    shared_len: bench_flags.SharedLenFlag = 0,
+    num_requests: bench_flags.NumRequestsFlag = None,
+    concurrency: bench_flags.ConcurrencyFlag = 8,
+    request_rate: bench_flags.RequestRateFlag = None,
     chat: flags.ChatFlag = False,
     seed: flags.SeedFlag = 0,
     model: flags.ModelFlag = None,
@@ -50,8 +32,8 @@ def bench(
     chunk_size: flags.ChunkSizeFlag = 512,
     scratch: flags.ScratchFlag = True,
     kv_cache_memory_bytes: flags.MemoryFlag = 1 << 30,
-    json: Annotated[Path | None, typer.Option(help="Write everything.", rich_help_panel=_OUTPUT)] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw pages over time, PNG.", rich_help_panel=_OUTPUT)] = None,
+    json: bench_flags.JsonFlag = None,
+    figure: bench_flags.FigureFlag = None,
 ) -> None:
     """Send prompts at a model and show latency, throughput, cache hits and pages."""
     settings = ModelSettings(
