@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from tidegate.base import LayerSpec, VirtualClock
 from tidegate.cache import KVCacheConfig, KVCacheManager
+from tidegate.engine import StepInput
 from tidegate.request import Request, RequestOutput, SamplingParams, TokenDelta, token_array
 from tidegate.runtime import RuntimeConfig, build_manager, build_session
 from tidegate.scheduling import ModelLimits, Plan, Scheduler, SchedulerConfig
@@ -90,6 +92,24 @@ class PlanningRun:
             raise AssertionError(f"{self.supply} pages can be had of {self._free}")
 
 
+class _ForgettingEngine(FakeEngine):
+    """Forgets what it knew of a row that another sequence has taken over, and reads its prefix from the cache."""
+
+    def __init__(self, layers: Sequence[LayerSpec], *, vocab_size: int) -> None:
+        super().__init__(layers, vocab_size=vocab_size)
+        self._ends: dict[int, int] = {}
+
+    def forward(self, step: StepInput) -> npt.NDArray[np.float32]:
+        """Run the step."""
+        lengths = np.diff(step.cu_seqlens)
+        starts = step.positions[step.cu_seqlens[:-1]]
+        for row, start, length in zip(step.rows.tolist(), starts.tolist(), lengths.tolist(), strict=True):
+            if self._ends.get(row) != start:
+                self.forget(row)
+            self._ends[row] = start + length
+        return super().forward(step)
+
+
 class ServingRun:
     """A session on the fake engine. ``settings`` are those of ``RuntimeConfig``."""
 
@@ -101,7 +121,7 @@ class ServingRun:
         eos_token_ids: tuple[int, ...] = (),
         **settings: object,
     ) -> None:
-        self.engine = FakeEngine(layers, vocab_size=vocab_size)
+        self.engine = _ForgettingEngine(layers, vocab_size=vocab_size)
         self.clock = VirtualClock()
         config = RuntimeConfig.from_settings(settings)
         self.manager = build_manager(self.engine, config)
