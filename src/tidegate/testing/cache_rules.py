@@ -168,7 +168,7 @@ RULES: dict[str, Rule] = {
     "settle": Rule(26, lambda walk: bool(walk.driver.open_steps), settle),
     "rewind": Rule(20, lambda walk: any(running.model.history for running in walk.idle), rewind),
     "suspend": Rule(3, lambda walk: bool(walk.idle), suspend),
-    "fork": Rule(8, _has_room, fork),
+    "fork": Rule(12, _has_room, fork),
     "close": Rule(5, lambda walk: bool(walk.idle), close),
     "stop_publishing": Rule(1, lambda walk: bool(walk.driver.running), stop_publishing),
     "forget": Rule(1, lambda walk: True, forget),
