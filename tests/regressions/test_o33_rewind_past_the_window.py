@@ -36,13 +36,21 @@ def test_without_slack_one_block_border_is_the_limit() -> None:
     driver, row = generated(slack=0)
     assert owned_blocks(driver.arenas[1], row) == {12, 13, 14, 15}
 
-    # The design settles D at the history itself: without slack nothing below may be asked for.
     with pytest.raises(StateError):
         driver.manager.rewind(np.array([row]), np.array([62]))
 
     driver.manager.audit()
     assert int(driver.manager.history[row]) == 64
     assert owned_blocks(driver.arenas[1], row) == {12, 13, 14, 15}
+
+
+def test_without_slack_what_the_window_still_holds_can_be_gone_back_to() -> None:
+    driver, row = generated(slack=0)
+
+    driver.rewind(row, 63)
+
+    tokens = list(driver.running[row].model.tokens)
+    assert decode(driver, row, 6) == expected(driver, tokens, 6)
 
 
 def test_configured_slack_is_honoured_exactly() -> None:
@@ -55,11 +63,11 @@ def test_configured_slack_is_honoured_exactly() -> None:
         assert decode(driver, row, 6) == expected(driver, tokens, 6)
 
 
-def test_deeper_than_the_slack_is_refused() -> None:
+def test_deeper_than_what_is_kept_is_refused() -> None:
     driver, row = generated(slack=4)
 
     with pytest.raises(StateError):
-        driver.manager.rewind(np.array([row]), np.array([59]))
+        driver.manager.rewind(np.array([row]), np.array([58]))
     driver.manager.audit()
 
 

@@ -157,17 +157,23 @@ class Publisher:
         self._sequences.last_checkpoint[row] = position
 
     def _locate(self, row: int, position: int) -> Node | None:
-        """The node on the row's path that contains ``position`` (as an end)."""
+        """The node on the row's path that contains ``position`` (as an end); None where the tree's text is another's."""
         sequences = self._sequences
         node = sequences.leaf[row]
         if node is None or position <= node.start:
             node = self._attachment(row)
         while position <= node.start and node.parent is not None:
             node = node.parent
-        while node.row < 0 and position > node.end + len(node.tail) // TOKEN_BYTES:
+        while node.row < 0 and position > node.end:
+            rest = sequences.tokens[row, node.end : position].tobytes()
+            if node.tail.startswith(rest):
+                break
             key = sequences.tokens[row, node.end : node.end + self._tree.unit].tobytes()
             child = node.children.get(key) if node.children is not None else None
             if child is None:
+                return None
+            content = self._tree.content(child)
+            if not content.startswith(rest[: len(content)]):
                 return None
             node = child
         return node if node.parent is not None else None

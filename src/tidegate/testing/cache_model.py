@@ -126,10 +126,18 @@ class ModelSequence:
             self.settled = max(self.settled, min(history, end - self.max_rewind_len))
         self.history = history
 
+    def can_rewind(self, history: int, rules: Sequence[GroupRule]) -> bool:
+        """Tell whether every block that a query at ``history`` or later reads, and that was written, is still there."""
+        return 0 <= history <= self.history and all(
+            self.owned(rule) >= {block for block in blocks_below(history, rule) if not is_stale(block, history, rule)}
+            for rule in rules
+        )
+
     def rewind(self, history: int) -> None:
         """Go back to ``history`` and forget the tokens from there on, but for the prompt and the next to compute."""
-        assert not self.steps and self.settled <= history < self.history
+        assert not self.steps and history < self.history
         self.history = history
+        self.settled = min(self.settled, history)
         del self.tokens[max(history + 1, self.num_prompt) :]
 
 

@@ -40,18 +40,22 @@ def submit(walk: CacheWalk) -> None:
 
 def rewind(walk: CacheWalk) -> None:
     """A sequence goes back to where its window still reaches."""
-    running = one_of(walk.choose, [running for running in walk.idle if running.model.settled < running.model.history])
+    running = one_of(walk.choose, [running for running in walk.idle if running.model.history])
     model = running.model
-    history = walk.choose(model.settled, model.history - 1)
+    is_promised = model.settled < model.history and chance(walk.choose, 50)
+    history = walk.choose(model.settled if is_promised else max(0, model.settled - 12), model.history - 1)
+    is_possible = model.can_rewind(history, walk.rules)
     published = min(model.history, len(model.tokens)) // walk.manager.match_unit * walk.manager.match_unit
     before = walk.observe()
     try:
         walk.driver.rewind(running.row, history)
     except StateError:
-        if not walk.has_state:
+        if history >= model.settled and not walk.has_state:
             raise
         walk.check_unchanged(before, "a refused rewind")
         return
+    if not is_possible:
+        raise InternalError(f"row {running.row} went back to {history}, whose window is gone")
     walk.counts["rewound"] += 1
     walk.counts["rewound below published"] += history < published and walk.config.publish == "full_blocks"
 
@@ -133,10 +137,14 @@ def misuse(walk: CacheWalk) -> None:
             lambda: walk.manager.close(rows),
             lambda: walk.manager.fork(row),
         ]
+        illegal = [h for h in range(model.history, model.steps[0][1]) if not model.can_settle(h, walk.rules)]
+        if illegal:
+            short = one_of(walk.choose, illegal)
+            calls.append(lambda: walk.manager.advance(rows, np.array([short]), one))
     else:
         calls = [
             lambda: walk.manager.advance(rows, np.array([model.history + 1]), one),
-            lambda: walk.manager.rewind(rows, np.array([model.settled - 1])),
+            lambda: walk.manager.rewind(rows, np.array([-1])),
             lambda: walk.manager.rewind(rows, np.array([model.history + 1])),
         ]
     calls.append(lambda: walk.manager.quote().add(rows, np.array([model.capacity - 1])))
@@ -158,9 +166,9 @@ RULES: dict[str, Rule] = {
     "open_step": Rule(40, lambda walk: bool(walk.growable() or walk.waiting), open_step),
     "execute": Rule(30, lambda walk: any(not step.is_executed for step in walk.driver.open_steps), execute),
     "settle": Rule(26, lambda walk: bool(walk.driver.open_steps), settle),
-    "rewind": Rule(20, lambda walk: any(r.model.settled < r.model.history for r in walk.idle), rewind),
+    "rewind": Rule(20, lambda walk: any(running.model.history for running in walk.idle), rewind),
     "suspend": Rule(3, lambda walk: bool(walk.idle), suspend),
-    "fork": Rule(8, _has_room, fork),
+    "fork": Rule(12, _has_room, fork),
     "close": Rule(5, lambda walk: bool(walk.idle), close),
     "stop_publishing": Rule(1, lambda walk: bool(walk.driver.running), stop_publishing),
     "forget": Rule(1, lambda walk: True, forget),
