@@ -6,7 +6,7 @@ import numpy as np
 
 from tidegate.base import Int64Array
 from tidegate.cache.core import CacheCore
-from tidegate.cache.radix_tree import ReuseScope
+from tidegate.cache.radix_tree import Node, ReuseScope
 
 
 class ReuseControl:
@@ -30,6 +30,8 @@ class ReuseControl:
         for row in core.sequences.active_rows().tolist():
             if core.scopes[row].scope == scope:
                 core.publisher.stop(row)
+                # What others cache from now on may be of other weights: it is no longer this sequence's path.
+                core.sequences.attach[row] = Node(tree, None, 0, -1)
         core.tree.clear(tree)
         core.touch()
 
