@@ -18,9 +18,9 @@ class Settler:
     def __init__(self, rows: list[GroupRows], sequences: SequenceTable, mover: Mover, publisher: Publisher) -> None:
         self._rows = rows
         self._windowed = [r for r in rows if r.group.retention is Retention.WINDOW]
-        self._sequences = sequences
+        self.sequences = sequences
         self._mover = mover
-        self._publisher = publisher
+        self.publisher = publisher
         self._unit = publisher.unit
         self._has_state = any(r.group.retention is Retention.STATE for r in rows)
         self._smallest = min(r.group.block_tokens for r in rows)
@@ -28,7 +28,7 @@ class Settler:
 
     def advance(self, rows: Int64Array, histories: Int64Array, tokens: Int32Array) -> None:
         """Settle each row's oldest open step at ``histories``; ``tokens`` became known to it."""
-        sequences = self._sequences
+        sequences = self.sequences
         if np.count_nonzero(sequences.ends[0][rows] != histories):
             self._check(rows, histories)
         sequences.append_tokens(rows, tokens)
@@ -51,7 +51,7 @@ class Settler:
     # ---- many rows whose step ended as planned
 
     def _settle_plain(self, rows: Int64Array, histories: Int64Array, due: Int64Array) -> None:
-        sequences = self._sequences
+        sequences = self.sequences
         settled = histories
         if self._rewind:
             settled = np.maximum(sequences.settled[rows], histories - self._rewind)
@@ -76,7 +76,7 @@ class Settler:
 
     def _handle_events(self, rows: Int64Array, histories: Int64Array, settled: Int64Array) -> None:
         """Publish and expire what is due in these rows, and note their next events."""
-        sequences = self._sequences
+        sequences = self.sequences
         publish = (histories >= sequences.next_publish[rows]).nonzero()[0]
         if len(publish):
             self._publish(rows[publish], histories[publish])
@@ -91,13 +91,13 @@ class Settler:
         sequences.event[rows] = np.minimum(sequences.next_publish[rows], next_stale)
 
     def _publish(self, rows: Int64Array, histories: Int64Array) -> None:
-        sequences = self._sequences
+        sequences = self.sequences
         leaf = sequences.leaf
         for place, row in enumerate(rows.tolist()):
             if leaf[row] is None:
-                self._publisher.publish(row, int(histories[place]))
+                self.publisher.publish(row, int(histories[place]))
         targets = histories // self._unit * self._unit
-        if not self._publisher.limited:
+        if not self.publisher.limited:
             sequences.published[rows] = targets
             targets += self._unit
             sequences.next_publish[rows] = targets
@@ -112,7 +112,7 @@ class Settler:
         """Give back the blocks that went out of the windows; return the next ``D`` at which some will."""
         if len(self._windowed) == 1 and not self._windowed[0].group.sink_blocks:
             group = self._windowed[0]
-            block, last = group.block_tokens, self._sequences.next_stale[rows]
+            block, last = group.block_tokens, self.sequences.next_stale[rows]
             if np.count_nonzero(new >= last + block) == 0:
                 index = rows * group.stride + ((last + 1 - (group.group.window or 1)) // block - 1)
                 self._unlock(group, group.take(index), rows)
@@ -147,20 +147,20 @@ class Settler:
         pool = group.pool
         if pool.free_private(pages):
             return
-        retention = self._sequences.retention[rows]
+        retention = self.sequences.retention[rows]
         for value in np.unique(retention).tolist():
             pool.unlock_many(pages[retention == value], value)
 
     # ---- one row, any case
 
     def _settle_one(self, row: int, history: int) -> None:
-        sequences = self._sequences
+        sequences = self.sequences
         old = sequences.cursors(row)
         in_prefill = old.history < sequences.prompt_len[row] and history <= sequences.prompt_len[row]
         if history >= sequences.next_publish[row]:
-            self._publisher.publish(row, history)
+            self.publisher.publish(row, history)
         if in_prefill and history > old.history:
-            self._publisher.checkpoint_chunk(row, history)
+            self.publisher.checkpoint_chunk(row, history)
         self._drop_snapshots(row, old.steps[0].end)
         planned = sequences.mode[row] == Mode.PLANNED and len(old.steps) > 1
         self._apply(Move(row, Cursors(history, self.settled_at(row, history), old.steps[1:])))
@@ -169,7 +169,7 @@ class Settler:
 
     def settled_at(self, row: int, history: int) -> int:
         """Return ``D`` after the oldest open step settles at ``history``."""
-        sequences = self._sequences
+        sequences = self.sequences
         settled = int(sequences.settled[row])
         if history == sequences.history[row]:
             return settled
@@ -177,16 +177,16 @@ class Settler:
 
     def _drop_snapshots(self, row: int, end: int) -> None:
         """Pages of snapshots by steps up to the one that ended at ``end``: a checkpoint keeps them, or they go."""
-        pending = self._publisher.pending_snapshots.get(row)
+        pending = self.publisher.pending_snapshots.get(row)
         if not pending:
             return
         for position, pages in [entry for entry in pending if entry[0] <= end]:
             for group, page in pages.items():
-                self._rows[group].pool.unlock(np.array([page], np.int32), int(self._sequences.retention[row]))
+                self._rows[group].pool.unlock(np.array([page], np.int32), int(self.sequences.retention[row]))
             pending.remove((position, pages))
 
     def _apply(self, move: Move) -> None:
-        sequences, row = self._sequences, move.row
+        sequences, row = self.sequences, move.row
         self._mover.diff(move)
         if move.acquire:
             raise InternalError("settling would need pages", row=row, blocks=move.acquire)
@@ -200,7 +200,7 @@ class Settler:
 
     def refresh(self, row: int) -> None:
         """Recompute the limits derived from a row's cursors, mode and publishing."""
-        sequences = self._sequences
+        sequences = self.sequences
         capacity, settled, history = (int(c[row]) for c in (sequences.capacity, sequences.settled, sequences.history))
         in_prefill = history < sequences.prompt_len[row]
         watched = sequences.mode[row] != Mode.READY or (self._has_state and capacity < sequences.prompt_len[row])
@@ -234,7 +234,7 @@ class Settler:
 
     def rewind(self, row: int, history: int, num_known: int | None) -> None:
         """Take back positions from ``history`` on. The caller has checked that no step is open."""
-        sequences = self._sequences
+        sequences = self.sequences
         current, settled = int(sequences.history[row]), int(sequences.settled[row])
         known = int(sequences.known[row])
         keep = min(known, history) if num_known is None else num_known
@@ -244,15 +244,15 @@ class Settler:
             raise StateError(
                 f"cannot rewind row {row} to {history}: its windows only keep what queries at {settled} … {current} read"
             )
-        if self._has_state and history not in (0, current) and self._publisher.state_pages(row, history) is None:
+        if self._has_state and history not in (0, current) and self.publisher.state_pages(row, history) is None:
             raise StateError(f"cannot rewind row {row} to {history}: its state layers keep no snapshot there")
         if history < sequences.published[row]:
-            self._publisher.close_leaf(row)
+            self.publisher.close_leaf(row)
             published = history // self._unit * self._unit
             sequences.published[row] = published
             if sequences.publish_limit[row] >= published + self._unit:
                 sequences.next_publish[row] = published + self._unit
-            self._publisher.reattach(row)
+            self.publisher.reattach(row)
         if self._has_state and 0 < history < current:
             self._restore_state(row, history)
         sequences.last_checkpoint[row] = min(int(sequences.last_checkpoint[row]), history)
@@ -262,14 +262,14 @@ class Settler:
 
     def _keeps(self, row: int, history: int) -> bool:
         """Whether no window has given back a block that a query at ``history`` reads."""
-        settled = int(self._sequences.settled[row])
+        settled = int(self.sequences.settled[row])
         return history >= 0 and all(
             stale(history, group.group.rule) == stale(settled, group.group.rule) for group in self._windowed
         )
 
     def _restore_state(self, row: int, history: int) -> None:
         """Take the state of a snapshot at ``history`` instead of the row's own."""
-        for group, page in (self._publisher.state_pages(row, history) or {}).items():
+        for group, page in (self.publisher.state_pages(row, history) or {}).items():
             rows = self._rows[group]
             held = rows.pages[row, :1].copy()
             taken = np.array([page], np.int32)
@@ -281,7 +281,7 @@ class Settler:
 
     def _check(self, rows: Int64Array, histories: Int64Array) -> None:
         """Refuse misuse; rows that settle short of their step get the closer look."""
-        sequences = self._sequences
+        sequences = self.sequences
         for row, history in zip(rows.tolist(), histories.tolist(), strict=True):
             if sequences.mode[row] == Mode.FREE:
                 raise Closed(f"row {row} is not an active sequence")
@@ -297,7 +297,7 @@ class Settler:
 
     def check_settle(self, row: int, history: int) -> None:
         """A step whose scratch holds part of what would be kept cannot end there."""
-        sequences = self._sequences
+        sequences = self.sequences
         begin, end = int(sequences.history[row]), int(sequences.ends[0, row])
         if history == end:
             return

@@ -12,6 +12,7 @@ from tidegate.cache.candidate import Candidate
 from tidegate.cache.config import KVCacheConfig
 from tidegate.cache.groups import Grouping, GroupingOptions, plan_groups
 from tidegate.cache.lender import Lender
+from tidegate.cache.lives import Lives
 from tidegate.cache.moves import Mover
 from tidegate.cache.pages import PagePool, StampClock
 from tidegate.cache.prefix import NO_MATCH, Matcher
@@ -19,7 +20,7 @@ from tidegate.cache.pruning import TreePruner
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.radix_tree import RadixTree
 from tidegate.cache.ranges import scratch
-from tidegate.cache.sequences import NEVER, SequenceTable
+from tidegate.cache.sequences import SequenceTable
 from tidegate.cache.sizing import match_unit, split_quota
 from tidegate.cache.statistics import Counters
 from tidegate.cache.tables import GroupRows
@@ -40,6 +41,7 @@ class CacheCore:
         )
         self.grouping: Grouping = plan_groups(config.layers, options)
         self.num_pool_groups = self.grouping.num_pool_groups
+        _check_settings(config, self.grouping)
         slots = split_quota(config, self.grouping)
         clock = StampClock()
         self.storage: list[PoolGroup] = []
@@ -77,8 +79,7 @@ class CacheCore:
         ):
             # A row is less than a block below its border, so this much above it is still a plain step.
             self.one_block_growth = max(0, min(self.smallest_block, self.plain_growth - self.smallest_block + 1))
-        self.scopes: dict[int, Candidate] = {}
-        self._publishes = publishes
+        self.lives = Lives(config, self.pruner, self.settler, self.counters)
         self._shared_tables = tuple(GroupTables(rows.slots) for rows in self.rows)
         self._version = 0
 
@@ -126,91 +127,6 @@ class CacheCore:
     def _any_doomed(self) -> bool:
         return any(pool.doomed for pool in self.pools)
 
-    def start_sequence(self, row: int, candidate: Candidate) -> None:
-        """Fill in a new row's tokens, attachment and statistics."""
-        sequences, match = self.sequences, candidate.match
-        count = candidate.num_tokens
-        sequences.tokens[row, :count] = candidate.tokens
-        sequences.known[row] = count
-        sequences.prompt_len[row] = count
-        sequences.retention[row] = candidate.retention
-        sequences.leaf[row] = None
-        self.scopes[row] = candidate
-        published = match.reused // self.unit * self.unit
-        node = self.tree.tree(candidate.scope).root
-        for part, _ in match.path:
-            if part.row >= 0:
-                self.tree.close_leaf(part)
-            if part.end <= published and part.data:
-                node = part
-        sequences.attach[row] = node
-        sequences.published[row] = published
-        sequences.last_checkpoint[row] = published
-        self._allow_publishing(row, candidate, published)
-        if candidate.declared:
-            self.publisher.declared[row] = frozenset(candidate.declared)
-        self.settler.refresh(row)
-
-    def count_admission(self, candidate: Candidate) -> None:
-        """Count a request that runs for good, once."""
-        self.counters.count_admission(candidate, self.unit)
-
-    def _allow_publishing(self, row: int, candidate: Candidate, published: int) -> None:
-        sequences, mode = self.sequences, self.config.publish
-        allowed = self._publishes and candidate.access == "read_write"
-        limit = NEVER if allowed else 0
-        if allowed and mode == "declared":
-            limit = max(candidate.declared, default=0)
-        if allowed and mode == "at_end":
-            self.publisher.at_end.add(row)
-        sequences.publish_limit[row] = limit
-        self.publisher.limited |= limit < NEVER
-        at_once = mode != "at_end" and published + self.unit <= limit
-        sequences.next_publish[row] = published + self.unit if at_once else NEVER
-
-    def refresh_row(self, row: int) -> None:
-        """Recompute the limits derived from a row's cursors."""
-        self.settler.refresh(row)
-
-    def close_leaf_of(self, row: int) -> None:
-        """Make what a row published a plain node."""
-        self.publisher.close_leaf(row)
-
-    def drop_sequence(self, row: int) -> None:
-        """Take a row's pages back and free the row, without publishing more."""
-        self.publisher.close_leaf(row)
-        retention = int(self.sequences.retention[row])
-        for rows in self.rows:
-            pages = rows.pages[row]
-            owned = pages[pages >= 0][::-1].copy()
-            rows.owned -= len(owned)
-            rows.pages[row] = -1
-            rows.slots[row] = -1
-            rows.pool.unlock(owned, retention)
-            rows.pool.unlock(rows.cut_scratch(row, 0))
-        for _, pages in self.pending_snapshots.pop(row, []):
-            for group, page in pages.items():
-                self.rows[group].pool.unlock(np.array([page], np.int32))
-        self.publisher.declared.pop(row, None)
-        self.publisher.at_end.discard(row)
-        self.scopes.pop(row, None)
-        attached = self.sequences.attach[row]
-        self.sequences.clear_row(row)
-        self.pruner.prune(attached)
-
-    def suspend_row(self, row: int) -> Candidate:
-        """Give back everything of a row; return its tokens as a candidate that resumes it."""
-        started = self.scopes[row]
-        known = int(self.sequences.known[row])
-        candidate = Candidate(
-            self.sequences.tokens[row, :known].copy(), started.scope, started.access, started.retention
-        )
-        candidate.declared = started.declared
-        candidate.is_resumed = True
-        self.drop_sequence(row)
-        self.counters.suspended += 1
-        return candidate
-
     def step_tables(self, rows: Int64Array, starts: Int64Array, ends: Int64Array) -> tuple[GroupTables, ...]:
         """Return the page tables of a step."""
         if not any(rows_of.live_scratch for rows_of in self.rows):
@@ -232,15 +148,12 @@ class CacheCore:
         """Share of slots in use in the fullest pool group."""
         return max((p.num_slots - p.num_free - p.evictable) / max(p.num_slots, 1) for p in self.pools)
 
-    # ---- start-up
 
-    def check_settings(self) -> None:
-        """Refuse settings that cannot work together."""
-        config = self.config
-        if config.reuse_unit_tokens is not None and not config.enable_prefix_caching:
-            raise ConfigError("reuse_unit_tokens: has no meaning with enable_prefix_caching=False")
-        states = [g for g in self.grouping.groups if g.retention is Retention.STATE]
-        if states and config.max_rewind_len:
-            raise ConfigError(
-                f"max_rewind_len={config.max_rewind_len}: state layers settle only at the ends of steps; use 0"
-            )
+def _check_settings(config: KVCacheConfig, grouping: Grouping) -> None:
+    """Refuse settings that cannot work together."""
+    if config.reuse_unit_tokens is not None and not config.enable_prefix_caching:
+        raise ConfigError("reuse_unit_tokens: has no meaning with enable_prefix_caching=False")
+    if config.max_rewind_len and any(group.retention is Retention.STATE for group in grouping.groups):
+        raise ConfigError(
+            f"max_rewind_len={config.max_rewind_len}: state layers settle only at the ends of steps; use 0"
+        )

@@ -16,9 +16,9 @@ from tidegate.base import Closed, ConfigError, Int64Array, KVLayout, OutOfPages,
 from tidegate.cache.audit import audit_cache
 from tidegate.cache.candidate import Candidate, checked_access, checked_tokens
 from tidegate.cache.capacity import CapacityPlan
+from tidegate.cache.collecting import collect_statistics
 from tidegate.cache.config import KVCacheConfig
 from tidegate.cache.core import CacheCore
-from tidegate.cache.finishing import Finisher
 from tidegate.cache.nodes import ReuseScope
 from tidegate.cache.prefix import NO_MATCH, PrefixMatch
 from tidegate.cache.quote import Quote
@@ -42,8 +42,6 @@ class KVCacheManager:
 
     def __init__(self, config: KVCacheConfig, *, with_memory: bool = True) -> None:
         core = self._core = CacheCore(config, with_memory=with_memory)
-        core.check_settings()
-        self._finisher = Finisher(core)
         self._thread = threading.get_ident()
         self.config = config
         self.groups = core.grouping.groups
@@ -145,13 +143,13 @@ class KVCacheManager:
         rows = np.asarray(rows, np.int64)
         self._idle(rows)
         self._core.touch()
-        return [self._core.suspend_row(row) for row in rows.tolist()]
+        return [self._core.lives.suspend(row) for row in rows.tolist()]
 
     def close(self, rows: Int64Array) -> None:
         """End sequences: publish what is final, give everything back. Their open steps must be settled."""
         rows = np.asarray(rows, np.int64)
         self._idle(rows)
-        self._finisher.finish(rows)
+        self._core.lives.finish(rows)
         self._core.touch()
 
     def fork(self, row: int, count: int = 1) -> Int64Array:
@@ -165,7 +163,7 @@ class KVCacheManager:
         if count > len(self._core.sequences.free_rows):
             raise OutOfPages(f"fork needs {count} rows, {len(self._core.sequences.free_rows)} are free", needed=count)
         self._core.touch()
-        return np.array([self._finisher.fork(row) for _ in range(count)], np.int64)
+        return np.array([self._core.lives.fork(row) for _ in range(count)], np.int64)
 
     def create(self, tokens: npt.ArrayLike, scope: ReuseScope = _DEFAULT_SCOPE) -> Sequence:
         """Return a single sequence over a prompt, for embedders that drive one at a time."""
@@ -179,7 +177,7 @@ class KVCacheManager:
 
     def statistics(self) -> Statistics:
         """Return the counters as they are now."""
-        return self._finisher.statistics()
+        return collect_statistics(self._core)
 
     def _idle(self, rows: Int64Array) -> None:
         self._core.check_unreserved(rows)

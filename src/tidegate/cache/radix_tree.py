@@ -123,13 +123,16 @@ class RadixTree:
         return first
 
     def add_checkpoint(self, checkpoint: Checkpoint, node: Node) -> None:
-        """List a checkpoint in ``node``, which contains its position, and in each ancestor its windows reach into."""
+        """Keep a checkpoint's pages and list it in ``node``, which contains its position."""
+        self.enter_checkpoint(checkpoint, node)
+        for rows, (ordinal, pages), sinks in zip(self.special, checkpoint.windows, checkpoint.sinks, strict=True):
+            self.owners.keep(rows, pages, checkpoint, ordinal)
+            if sinks is not None:
+                self.owners.keep(rows, sinks, checkpoint, 0)
+
+    def enter_checkpoint(self, checkpoint: Checkpoint, node: Node) -> None:
+        """List a checkpoint in ``node`` and in each ancestor its windows reach into; its pages are kept separately."""
         self.owners.enter(checkpoint)
-        for group, (rows, (ordinal, pages)) in enumerate(zip(self.special, checkpoint.windows, strict=True)):
-            sinks = checkpoint.sinks[group]
-            for part, first in ((pages, ordinal), (sinks, 0)):
-                if part is not None and len(part):
-                    self.owners.keep(rows, part, checkpoint, first)
         checkpoint.home = node
         first_position = self._first_position(checkpoint)
         reached: Node | None = node

@@ -31,7 +31,7 @@ class Reservation:
         self._victims = quote.victims
         self._state = "open"
         for row in self._victims:
-            host.close_leaf_of(row)
+            host.publisher.close_leaf(row)
         self._changes = StepChanges(host)
         self._changes.apply(quote.steps, quote.needs, quote.victims)
         for pool in host.pools:
@@ -103,10 +103,10 @@ class Reservation:
         for group, page in self._changes.pins:
             host.rows[group].pool.unlock(np.array([page], np.int32))
         for row in self._victims:
-            self.suspended.append(host.suspend_row(row))
+            self.suspended.append(host.lives.suspend(row))
         lender.end()
         for candidate, _ in self.admitted:
-            host.count_admission(candidate)
+            host.lives.count_admission(candidate)
         host.touch()
 
     def _page_copies(self, copies: list[tuple[int, int, int]]) -> tuple[PageCopies, ...]:

@@ -28,7 +28,7 @@ class ReuseControl:
         if tree is None:
             return
         for row in core.sequences.active_rows().tolist():
-            if core.scopes[row].scope == scope:
+            if core.lives.started[row].scope == scope:
                 core.publisher.stop(row)
                 # What others cache from now on may be of other weights: it is no longer this sequence's path.
                 core.sequences.attach[row] = Node(tree, None, 0, -1)

@@ -127,14 +127,17 @@ class SequenceTable:
         self.generation[row] += 1
         return row
 
-    def clear_row(self, row: int) -> None:
-        """Forget a sequence; its pages have been dealt with."""
-        self.set_cursors(row, Cursors(0, 0, []))
-        self.mode[row] = Mode.FREE
-        self.border[row] = -1
-        self.leaf[row] = None
-        self.attach[row] = None
-        self.free_rows.append(row)
+    def clear_rows(self, rows: Int64Array) -> None:
+        """Forget sequences; their pages have been dealt with."""
+        for column in (self.mode, self.history, self.settled, self.num_open, self.capacity):
+            column[rows] = 0
+        self.border[rows] = -1
+        self.ends[:, rows] = -1
+        self.begins[rows] = -1
+        self.scratch_ok[rows] = True
+        for row in rows.tolist():
+            self.leaf[row] = self.attach[row] = None
+            self.free_rows.append(row)
 
     def append_tokens(self, rows: Int64Array, tokens: Int32Array) -> None:
         """Append known tokens, int32 ``[n]`` or ``[n, m]`` where trailing -1 marks none."""

@@ -12,43 +12,37 @@ from typing import Protocol
 import numpy as np
 
 from tidegate.base import GroupTables, Int32Array, Int64Array, InternalError, StateError
+from tidegate.cache.advance import Settler
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.groups import STATE_BLOCK
 from tidegate.cache.lender import Lender
+from tidegate.cache.lives import Lives
 from tidegate.cache.moves import Move
+from tidegate.cache.publishing import Publisher
 from tidegate.cache.quote import CacheState, Growth
 from tidegate.cache.sequences import Cursors, Mode
 
 
 class ReservationHost(CacheState, Protocol):
-    """What a reservation asks of the manager besides the quote's view."""
+    """What a reservation asks of the cache besides the quote's view."""
+
+    lives: Lives
+    settler: Settler
+    publisher: Publisher
+    pending_snapshots: dict[int, list[tuple[int, dict[int, int]]]]
 
     def touch(self) -> None:
         """Change the version."""
-
-    def start_sequence(self, row: int, candidate: Candidate) -> None:
-        """Fill in a new row's tokens, attachment and statistics."""
-
-    def count_admission(self, candidate: Candidate) -> None:
-        """Count a request that runs for good, once."""
-
-    def drop_sequence(self, row: int) -> None:
-        """Take a row's pages back and free the row, without publishing anything."""
-
-    def suspend_row(self, row: int) -> Candidate:
-        """Publish and give back everything of a row; return it as a candidate."""
-
-    def close_leaf_of(self, row: int) -> None:
-        """Make what a row published a plain node."""
-
-    def refresh_row(self, row: int) -> None:
-        """Recompute the limits derived from a row's cursors."""
 
     def step_tables(self, rows: Int64Array, starts: Int64Array, ends: Int64Array) -> tuple[GroupTables, ...]:
         """Return the page tables of a step."""
 
     def lender(self) -> Lender:
         """Return a fresh account of loans."""
+        ...
+
+    def forget_reservation(self, reservation: object) -> None:
+        """Take an ended reservation off the open list."""
 
 
 @dataclass(slots=True)
@@ -226,7 +220,7 @@ class StepChanges:
         if move.snapshots:
             host.pending_snapshots.setdefault(row, []).append((move.end, undo.snapshots))
         if move.candidate is not None:
-            host.start_sequence(row, move.candidate)
+            host.lives.start(row, move.candidate)
         self._set_cursors(row, move.cursors, self._mode_of(len(move.cursors.steps)))
 
     def _private_copy(self, undo: _Undo, group: int, block: int) -> None:
@@ -241,7 +235,7 @@ class StepChanges:
     def _set_cursors(self, row: int, cursors: Cursors, mode: int) -> None:
         self._host.sequences.set_cursors(row, cursors)
         self._host.sequences.mode[row] = mode
-        self._host.refresh_row(row)
+        self._host.settler.refresh(row)
 
     def _mode_of(self, num_open: int) -> Mode:
         return Mode.READY if num_open < self._host.sequences.max_open else Mode.FULL
@@ -286,7 +280,7 @@ class StepChanges:
         self._drop_snapshots(undo, dispatched=False)
         if move.candidate is not None:
             move.candidate.is_admitted = False
-            host.drop_sequence(row)
+            host.lives.drop(np.array([row]))
             return
         self._set_cursors(row, undo.cursors, undo.mode)
 
@@ -304,7 +298,7 @@ class StepChanges:
         self._drop_snapshots(undo, dispatched=True)
         if move.candidate is not None:
             move.candidate.is_admitted = False
-            host.drop_sequence(row)
+            host.lives.drop(np.array([row]))
             return
         back = Move(row, current._replace(steps=current.steps[:-1]))
         host.mover.diff(back)

@@ -1,0 +1,190 @@
+"""Beginnings, ends and copies of sequences."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.base import Int64Array, OutOfPages, Retention
+from tidegate.cache.advance import Settler
+from tidegate.cache.candidate import Candidate
+from tidegate.cache.closing import LeafCloser
+from tidegate.cache.config import KVCacheConfig
+from tidegate.cache.pruning import TreePruner
+from tidegate.cache.publishing import Publisher
+from tidegate.cache.ranges import ceil_div
+from tidegate.cache.sequences import NEVER, Mode, SequenceTable
+from tidegate.cache.statistics import Counters
+from tidegate.cache.tables import GroupRows
+
+_COPIED_BY_FORK = (
+    "history",
+    "settled",
+    "capacity",
+    "known",
+    "prompt_len",
+    "published",
+    "next_publish",
+    "publish_limit",
+    "next_stale",
+    "event",
+    "last_checkpoint",
+    "retention",
+    "tokens",
+)
+
+
+class Lives:
+    """Starts, suspends, forks and ends rows; ``started`` are the candidates they began as."""
+
+    def __init__(self, config: KVCacheConfig, pruner: TreePruner, settler: Settler, counters: Counters) -> None:
+        self.started: dict[int, Candidate] = {}
+        self._config = config
+        self._pruner = pruner
+        self._tree = pruner.tree
+        self._rows: list[GroupRows] = pruner.tree.rows
+        self._settler = settler
+        self._publisher: Publisher = settler.publisher
+        self._sequences: SequenceTable = settler.sequences
+        self._counters = counters
+        self._closer = LeafCloser(self._tree, self._sequences)
+
+    def start(self, row: int, candidate: Candidate) -> None:
+        """Fill in a new row's tokens and attachment; its pages and cursors are the reservation's to set."""
+        sequences, match = self._sequences, candidate.match
+        count = candidate.num_tokens
+        sequences.tokens[row, :count] = candidate.tokens
+        sequences.known[row] = sequences.prompt_len[row] = count
+        sequences.retention[row] = candidate.retention
+        sequences.leaf[row] = None
+        self.started[row] = candidate
+        unit = self._tree.unit
+        published = match.reused // unit * unit
+        node = self._tree.tree(candidate.scope).root
+        for part, _ in match.path:
+            if part.row >= 0:
+                self._tree.close_leaf(part)
+            if part.end <= published and part.data:
+                node = part
+        sequences.attach[row] = node
+        sequences.published[row] = sequences.last_checkpoint[row] = published
+        self._allow_publishing(row, candidate, published)
+        if candidate.declared:
+            self._publisher.declared[row] = frozenset(candidate.declared)
+
+    def _allow_publishing(self, row: int, candidate: Candidate, published: int) -> None:
+        sequences, mode, unit = self._sequences, self._config.publish, self._tree.unit
+        caches = self._config.enable_prefix_caching and mode != "none"
+        limit = NEVER if caches and candidate.access == "read_write" else 0
+        if limit and mode == "declared":
+            limit = max(candidate.declared, default=0)
+        if limit and mode == "at_end":
+            self._publisher.at_end.add(row)
+        sequences.publish_limit[row] = limit
+        self._publisher.limited |= limit < NEVER
+        at_once = mode != "at_end" and published + unit <= limit
+        sequences.next_publish[row] = published + unit if at_once else NEVER
+
+    def count_admission(self, candidate: Candidate) -> None:
+        """Count a request that runs for good, once."""
+        self._counters.count_admission(candidate, self._tree.unit)
+
+    def suspend(self, row: int) -> Candidate:
+        """Give back everything of a row; return its tokens as a candidate that resumes it."""
+        started = self.started[row]
+        known = int(self._sequences.known[row])
+        tokens = self._sequences.tokens[row, :known].copy()
+        candidate = Candidate(tokens, started.scope, started.access, started.retention)
+        candidate.declared = started.declared
+        candidate.is_resumed = True
+        self.drop(np.array([row]))
+        self._counters.suspended += 1
+        return candidate
+
+    def finish(self, rows: Int64Array) -> None:
+        """Publish what is final of these rows and give back everything."""
+        left = rows
+        if not self._publisher.limited and self._config.enable_partial_reuse:
+            left = self._closer.close(rows)
+        for row in left.tolist():
+            self._publisher.finish(row)
+        self.drop(rows)
+
+    def drop(self, rows: Int64Array) -> None:
+        """Take rows' pages back and free the rows, without publishing more."""
+        sequences, publisher = self._sequences, self._publisher
+        numbers = rows.tolist()
+        for row in numbers:
+            publisher.close_leaf(row)
+        width = int(sequences.capacity[rows].max(initial=0))
+        retention = sequences.retention[rows]
+        for rows_of in self._rows:
+            self._take_all(rows_of, rows, ceil_div(width, rows_of.block_tokens), retention)
+        for row in numbers:
+            for _, pages in publisher.pending_snapshots.pop(row, ()):
+                for group, page in pages.items():
+                    self._rows[group].pool.unlock(np.array([page], np.int32))
+            publisher.declared.pop(row, None)
+            publisher.at_end.discard(row)
+            del self.started[row]
+        attached = [sequences.attach[row] for row in numbers]
+        sequences.clear_rows(rows)
+        if not self._tree.full:
+            for node in attached:
+                self._pruner.prune(node)
+
+    def _take_all(self, rows_of: GroupRows, rows: Int64Array, width: int, retention: Int64Array) -> None:
+        """Unlock all pages of these rows in one group, the last blocks to be evicted first."""
+        table = rows_of.pages[rows, :width][:, ::-1]
+        owned = table >= 0
+        pages = table[owned]
+        rows_of.owned -= len(pages)
+        rows_of.pages[rows, :width] = -1
+        rows_of.slots[rows, :width] = -1
+        if np.count_nonzero(retention) == 0:
+            rows_of.pool.unlock_many(pages)
+        else:
+            of_page = np.repeat(retention, owned.sum(axis=1))
+            for value in np.unique(of_page).tolist():
+                rows_of.pool.unlock_many(pages[of_page == value], value)
+        if rows_of.live_scratch:
+            for row in rows.tolist():
+                rows_of.pool.unlock(rows_of.cut_scratch(row, 0))
+
+    def fork(self, row: int) -> int:
+        """Return a new row that shares every page of ``row``; its state pages are copied."""
+        sequences, publisher = self._sequences, self._publisher
+        publisher.close_leaf(row)
+        state = [r for r in self._rows if r.group.retention is Retention.STATE and r.pages[row, 0] >= 0]
+        for rows_of in state:
+            free = rows_of.pool.num_free
+            if free < len(state):
+                raise OutOfPages(f"fork needs {len(state)} free state slots, {free} are", needed=len(state), free=free)
+        new = sequences.take_row()
+        for name in _COPIED_BY_FORK:
+            column = getattr(sequences, name)
+            column[new] = column[row]
+        sequences.mode[new] = Mode.READY
+        sequences.attach[new] = sequences.attach[row]
+        self.started[new] = self.started[row]
+        if row in publisher.declared:
+            publisher.declared[new] = publisher.declared[row]
+        if row in publisher.at_end:
+            publisher.at_end.add(new)
+        for rows_of in self._rows:
+            self._share(rows_of, row, new, copies=rows_of in state)
+        for one in (row, new):
+            self._settler.refresh(one)
+        return new
+
+    @staticmethod
+    def _share(rows_of: GroupRows, row: int, new: int, *, copies: bool) -> None:
+        pages = rows_of.pages[row]
+        if copies:
+            page = rows_of.pool.acquire(rows_of.pool.storage.free.take(1))
+            rows_of.pool.storage.copy(rows_of.pool.slot[pages[:1]], rows_of.pool.slot[page])
+            rows_of.put_run(new, (0, 1), page)
+            return
+        owned = pages[pages >= 0]
+        rows_of.pool.lock(owned)
+        rows_of.pages[new], rows_of.slots[new] = pages, rows_of.slots[row]
+        rows_of.owned += len(owned)
