@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from tidegate.base import InternalError
+from tidegate.base import Int64Array, InternalError
 from tidegate.cache.core import CacheCore
 from tidegate.cache.nodes import Checkpoint, Node
 from tidegate.cache.ranges import live, scratch_need
@@ -57,9 +59,7 @@ def _require(holds: bool | np.bool_, what: str) -> None:
         raise InternalError(what)
 
 
-def _audit_rows(
-    core: CacheCore, rows: GroupRows, group: int, locks: np.ndarray[tuple[int, ...], np.dtype[np.int64]], *, exact: bool
-) -> None:
+def _audit_rows(core: CacheCore, rows: GroupRows, group: int, locks: Int64Array, *, exact: bool) -> None:
     """Pages equal the function of the cursors; the two arenas agree; count the locks that rows hold."""
     sequences = core.sequences
     owned = 0
@@ -102,7 +102,7 @@ def _audit_rows(
         _require(owned == rows.owned, f"group {group}: {owned} pages owned, counted {rows.owned}")
 
 
-def _audit_tree(core: CacheCore, refs: list[np.ndarray[tuple[int, ...], np.dtype[np.int64]]]) -> None:
+def _audit_tree(core: CacheCore, refs: Sequence[Int64Array]) -> None:
     """Links are mutual, lengths agree with pages, owners are right; count what the tree keeps."""
     tree = core.tree
     checkpoints: dict[int, Checkpoint] = {}

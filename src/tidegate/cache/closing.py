@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tidegate.base import Int32Array, Int64Array, Retention
+from tidegate.base import Int32Array, Int64Array, InternalError, Retention
 from tidegate.cache.nodes import Checkpoint, Held, Node
 from tidegate.cache.owners import Owner
 from tidegate.cache.prefix import needed_blocks
@@ -92,23 +92,22 @@ class LeafCloser:
             self._keep(rows_of, parts)
 
     def _keep(self, rows_of: GroupRows, parts: Sequence[Part]) -> None:
-        """Cache the parts' pages: all at once those that nobody keeps yet, one by one the others."""
-        owners, pool = self._tree.owners, rows_of.pool
+        """Cache the parts' pages in one go; only those that have another owner are looked at singly."""
         if not parts:
             return
+        owners, pool = self._tree.owners, rows_of.pool
         pages = np.concatenate([part[1] for part in parts])
         lengths = np.array([len(part[1]) for part in parts])
-        if np.count_nonzero(pool.refs[pages]) or pages.min(initial=0) < 0 or self._repeats(pool.num_slots, pages):
+        if pages.min(initial=0) < 0:
+            raise InternalError("a sequence at rest lacks pages of its own window")
+        if pool.has_repeats(pages):
             for owner, some, first in parts:
                 owners.keep(rows_of, some, owner, first)
             return
-        begins = np.cumsum(lengths) - lengths
-        firsts = np.array([part[2] for part in parts]) - begins
-        pool.refs[pages] = 1
-        pool.owner[pages] = np.repeat([part[0].index for part in parts], lengths)
-        pool.ordinal[pages] = np.arange(len(pages)) + np.repeat(firsts, lengths)
-
-    @staticmethod
-    def _repeats(num_slots: int, pages: Int32Array) -> bool:
-        """Whether a page comes twice (sequences forked after their last published block)."""
-        return len(pages) > num_slots or len(np.unique(pages)) != len(pages)
+        part_of = np.repeat(np.arange(len(parts)), lengths)
+        for place in np.flatnonzero(pool.refs[pages]).tolist():
+            owners.share(pool, rows_of.pool_group, int(pages[place]), parts[part_of[place]][0])
+        firsts = np.array([part[2] for part in parts]) - (np.cumsum(lengths) - lengths)
+        pool.refs[pages] += 1
+        pool.owner[pages] = np.array([part[0].index for part in parts], np.int32)[part_of]
+        pool.ordinal[pages] = np.arange(len(pages)) + firsts[part_of]

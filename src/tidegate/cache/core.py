@@ -99,6 +99,11 @@ class CacheCore:
         """Changes with every mutation."""
         return self._version
 
+    @property
+    def has_open_reservations(self) -> bool:
+        """Whether some reservation is neither kept nor rolled back."""
+        return bool(self.open)
+
     def touch(self) -> None:
         """Change the version."""
         self._version += 1
@@ -140,9 +145,9 @@ class CacheCore:
                     counted[group] = counted.get(group, 0) + end - begin
         return step_tables(self.rows, self.grouping.buffers, (rows, starts, ends), allowed)
 
-    def forget_reservation(self, reservation: Reservation) -> None:
+    def forget_reservation(self, ended: object) -> None:
         """Take an ended reservation off the open list."""
-        self.open.remove(reservation)
+        self.open = [reservation for reservation in self.open if reservation is not ended]
 
     def utilization(self) -> float:
         """Share of slots in use in the fullest pool group."""

@@ -73,11 +73,11 @@ class KVCacheManager:
 
         Pages of higher ``retention`` (0 … 100) are kept longer. Raises ``ConfigError`` for illegal tokens.
         """
-        if isinstance(retention, bool) or not isinstance(retention, int) or not 0 <= retention <= 100:
+        if type(retention) is not int or not 0 <= retention <= 100:
             raise ConfigError(f"retention={retention!r} must be an integer in [0, 100]")
         checked = checked_tokens(tokens, self.config.max_seq_len)
         candidate = Candidate(checked, scope, checked_access(access), retention)
-        if any(isinstance(p, bool) or not isinstance(p, int) or not 0 < p <= len(checked) for p in declared):
+        if any(type(p) is not int or not 0 < p <= len(checked) for p in declared):
             raise ConfigError(f"declared={list(declared)!r} must be prefix lengths in [1, {len(checked)}]")
         candidate.declared = tuple(sorted(set(declared)))
         return candidate

@@ -38,14 +38,18 @@ class PageOwners:
 
     def keep(self, rows: GroupRows, pages: Int32Array, owner: Owner, first: int) -> None:
         """Cache pages, blocks from ``first`` on, for one more owner."""
-        pool, pool_group = rows.pool, rows.pool_group
+        pool = rows.pool
         for page in pages[pool.refs[pages] > 0].tolist():
-            holders = self._shared.get((pool_group, page))
-            if holders is None:
-                older = self._owners[pool.owner[page]]
-                holders = self._shared[pool_group, page] = set() if older is None else {older}
-            holders.add(owner)
+            self.share(pool, rows.pool_group, page, owner)
         pool.cache(pages, owner.index, first)
+
+    def share(self, pool: PagePool, pool_group: int, page: int, owner: Owner) -> None:
+        """Note one more owner of a page that has one already."""
+        holders = self._shared.get((pool_group, page))
+        if holders is None:
+            older = self._owners[pool.owner[page]]
+            holders = self._shared[pool_group, page] = set() if older is None else {older}
+        holders.add(owner)
 
     def release(self, rows: GroupRows, pages: Int32Array, owner: Owner) -> None:
         """Undo ``keep``."""

@@ -72,6 +72,9 @@ class PagePool:
         pages = self.ids.take(count)
         self.slot[pages] = slots
         self.locks[pages] = 1
+        used = self.num_slots - len(self.storage.free) - self.evictable
+        if used > self.peaks.in_use:
+            self.peaks.in_use = used
         return pages
 
     def lock(self, pages: Int32Array) -> None:
@@ -86,7 +89,7 @@ class PagePool:
         locks = self.locks[pages] - 1
         self.locks[pages] = locks
         idle = pages if not locks.any() else pages[locks == 0]
-        self.settle_idle(idle, retention)
+        self._settle_idle(idle, retention)
 
     def free_private(self, pages: Int32Array) -> bool:
         """Free these pages if each has just the one lock and nobody caches any; False and nothing otherwise."""
@@ -104,9 +107,9 @@ class PagePool:
             place = np.arange(len(idle), dtype=np.int32)
             self._mark[idle] = place
             idle = idle[self._mark[idle] == place]
-        self.settle_idle(idle, retention)
+        self._settle_idle(idle, retention)
 
-    def settle_idle(self, idle: Int32Array, retention: int) -> None:
+    def _settle_idle(self, idle: Int32Array, retention: int) -> None:
         """Free unlocked pages nobody caches; queue the others for eviction."""
         refs = self.refs[idle]
         if not refs.any():
@@ -120,6 +123,12 @@ class PagePool:
         self.retention[cached] = retention
         self.evictable += len(cached)
         self.policy.push(cached, stamp, retention)
+
+    def has_repeats(self, pages: Int32Array) -> bool:
+        """Whether a page comes twice."""
+        place = np.arange(len(pages), dtype=np.int32)
+        self._mark[pages] = place
+        return bool(np.count_nonzero(self._mark[pages] != place))
 
     def cache(self, pages: Int32Array, owner: int, first_ordinal: int) -> None:
         """Let one more owner keep these locked pages; ordinals run from ``first_ordinal``."""
@@ -171,14 +180,8 @@ class PagePool:
         self.locks[pages] = 0
         self.ids.give(pages)
 
-    def note_use(self) -> None:
-        """Record the slots in use now for the peak."""
-        used = self.num_slots - len(self.storage.free) - self.evictable
-        if used > self.peaks.in_use:
-            self.peaks.in_use = used
-
     def _valid(self, pages: Int32Array, stamps: Int64Array) -> BoolArray:
-        fresh = self.stamp[pages] == stamps
+        fresh: BoolArray = self.stamp[pages] == stamps
         return fresh & (self.locks[pages] == 0) & (self.refs[pages] > 0) & (self.slot[pages] >= 0)
 
     def _free(self, pages: Int32Array) -> None:

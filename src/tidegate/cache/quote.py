@@ -6,18 +6,18 @@ A quote is extended, never summed: pages that several of its sequences lock, sha
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from tidegate.base import BoolArray, Closed, Int32Array, Int64Array, RequestTooLong, StateError
+from tidegate.base import Closed, Int64Array, RequestTooLong, StateError
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.moves import Move, Mover
 from tidegate.cache.pages import PagePool
 from tidegate.cache.sequences import Mode, SequenceTable
 from tidegate.cache.tables import GroupRows
+from tidegate.cache.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,20 @@ class CacheState(Protocol):
     pools: list[PagePool]
     sequences: SequenceTable
     mover: Mover
-    open: SequenceOf[object]
     num_pool_groups: int
     smallest_block: int
     plain_growth: int
     one_block_growth: int
-    growing_groups: SequenceOf[int]
+    growing_groups: list[int]
 
     @property
     def version(self) -> int:
         """Changes with every mutation."""
+        ...
+
+    @property
+    def has_open_reservations(self) -> bool:
+        """Whether some reservation is neither kept nor rolled back."""
         ...
 
     def check_unreserved(self, rows: Int64Array) -> None:
@@ -65,27 +69,24 @@ class Quote:
         self.steps: list[Growth | Move] = []
         self._candidates: set[int] = set()
         self.victims: list[int] = []
-        self.needs = [0] * state.num_pool_groups
-        self.shortage: tuple[int, ...] = tuple(self.needs)
+        self.tally = Tally(state.rows, state.pools)
+        self.shortage: tuple[int, ...] = tuple(self.tally.needs)
         self._state = state
         self._refresh = refresh
-        self._supply: list[int] | None = None
         self._rows: list[Int64Array] = []
-        self._locked: dict[int, BoolArray] = {}
-        self._unlocked: dict[int, Int32Array] = {}
         self._num_new = 0
 
     @property
     def supply(self) -> tuple[int, ...]:
         """Pages per pool group that this quote could still hand out."""
-        return tuple(s - n for s, n in zip(self._supplies(), self.needs, strict=True))
+        return tuple(s - n for s, n in zip(self.tally.supplies, self.tally.needs, strict=True))
 
     def add(self, rows: Int64Array, capacities: Int64Array) -> bool:
         """Let each of these distinct rows' next open step end at ``capacities``; all of them, or False and nothing."""
         rows = np.asarray(rows, np.int64)
         capacities = np.asarray(capacities, np.int64)
         state, sequences = self._state, self._state.sequences
-        if self._rows or state.open:
+        if self._rows or state.has_open_reservations:
             self._check_apart(rows)
         starts, border = sequences.capacity[rows], sequences.border[rows]
         if np.count_nonzero(capacities < starts):
@@ -152,16 +153,12 @@ class Quote:
             return False
         move = state.mover.admit(candidate, capacity)
         needs = move.needs(state.rows, state.num_pool_groups)
-        locks = self._newly_locked(move)
-        missing = self._missing(needs, locks)
+        missing = self.tally.missing(needs, self.tally.newly_locked(move))
         if any(missing):
             self.shortage = missing
             return False
-        self._lock(move)
-        supplies = self._supplies()
-        for group, number in enumerate(locks):
-            supplies[group] -= number
-        self.needs = [a + b for a, b in zip(self.needs, needs, strict=True)]
+        self.tally.lock(move)
+        self.tally.take(needs)
         self.steps.append(move)
         self._candidates.add(id(candidate))
         self._num_new += 1
@@ -177,12 +174,7 @@ class Quote:
             raise StateError("a victim must be active, without open steps and outside reservations")
         for row in rows.tolist():
             self.victims.append(row)
-            for rows_of in self._state.rows:
-                pages = rows_of.pages[row]
-                self._release(rows_of, pages[pages >= 0])
-                held = rows_of.scratch[row]
-                if held is not None:
-                    self._release(rows_of, held)
+            self.tally.release_row(row)
 
     def accept_move(self, move: Move, row: int) -> bool:
         """Add a move computed elsewhere; False and nothing when pages are short."""
@@ -213,103 +205,26 @@ class Quote:
         return Growth(*batch, crossing, tuple(olds), tuple(counts)), needs
 
     def _accept_growth(self, growth: Growth, needs: list[int]) -> bool:
-        supplies = self._supplies()
-        totals = [a + b for a, b in zip(self.needs, needs, strict=True)]
-        for total, supply in zip(totals, supplies, strict=True):
-            if total > supply:
-                self.shortage = self._missing(needs, None)
-                return False
-        self.needs = totals
+        if not self.tally.take(needs):
+            self.shortage = self.tally.missing(needs)
+            return False
         self._rows.append(growth.rows)
         self.steps.append(growth)
         return True
 
     def _accept(self, steps: list[Growth | Move], needs: list[int], rows: Int64Array) -> bool:
-        released = any(isinstance(step, Move) and (step.release or step.scratch) for step in steps)
-        missing = self._missing(needs, None)
-        if released and any(missing):
-            missing = self._missing_after_release(steps, needs)
+        giving = [step for step in steps if isinstance(step, Move) and (step.release or step.scratch)]
+        missing = self.tally.missing(needs)
+        if giving and any(missing):
+            missing = self.tally.missing_after(giving, needs)
         if any(missing):
             self.shortage = missing
             return False
-        self.needs = [a + b for a, b in zip(self.needs, needs, strict=True)]
-        if released:
-            self._release_moves(steps)
+        self.tally.release_moves(giving)
+        self.tally.take(needs)
         self._rows.append(rows)
         self.steps.extend(steps)
         return True
-
-    def _missing(self, needs: list[int], locks: list[int] | None) -> tuple[int, ...]:
-        supplies = self._supplies()
-        return tuple(
-            max(0, self.needs[i] + need + (locks[i] if locks else 0) - supplies[i]) for i, need in enumerate(needs)
-        )
-
-    def _missing_after_release(self, steps: list[Growth | Move], needs: list[int]) -> tuple[int, ...]:
-        """Price moves that also release: on copies, since a refusal must leave the tally as it was."""
-        supplies, unlocked = self._supplies().copy(), {g: a.copy() for g, a in self._unlocked.items()}
-        self._release_moves(steps)
-        missing = self._missing(needs, None)
-        self._supply, self._unlocked = supplies, unlocked
-        return missing
-
-    def _release_moves(self, steps: list[Growth | Move]) -> None:
-        for move in steps:
-            if not isinstance(move, Move):
-                continue
-            for group, (begin, end) in move.release:
-                rows_of = self._state.rows[group]
-                self._release(rows_of, rows_of.pages[move.row, begin:end])
-            for group, change in move.scratch:
-                held = self._state.rows[group].scratch[move.row]
-                if change < 0 and held is not None:
-                    self._release(self._state.rows[group], held[change:])
-
-    def _supplies(self) -> list[int]:
-        if self._supply is None:
-            self._supply = [pool.num_free + pool.evictable for pool in self._state.pools]
-        return self._supply
-
-    def _release(self, rows_of: GroupRows, pages: Int32Array) -> None:
-        """Count pages all of whose locks this quote releases."""
-        group = rows_of.group.pool_group
-        unlocked = self._unlocked.get(group)
-        if unlocked is None:
-            unlocked = self._unlocked[group] = np.zeros(len(rows_of.pool.slot), np.int32)
-        unlocked[pages] += 1
-        self._supplies()[group] += int(np.count_nonzero(unlocked[pages] == rows_of.pool.locks[pages]))
-
-    def _newly_locked(self, move: Move) -> list[int]:
-        """Pages per pool group that stop being evictable when this candidate takes its match."""
-        numbers = [0] * self._state.num_pool_groups
-        if move.candidate is None:
-            return numbers
-        for rows_of, runs in zip(self._state.rows, move.candidate.match.held, strict=False):
-            for _, pages in runs:
-                numbers[rows_of.group.pool_group] += len(self._idle(rows_of, pages))
-        return numbers
-
-    def _idle(self, rows_of: GroupRows, pages: Int32Array) -> Int32Array:
-        """Pages that count as supply now: nobody locks them once this quote's victims are gone, nor does this quote."""
-        group = rows_of.group.pool_group
-        unlocked, locked = self._unlocked.get(group), self._locked.get(group)
-        locks = rows_of.pool.locks[pages]
-        if unlocked is not None:
-            locks = locks - unlocked[pages]
-        idle = pages[locks == 0]
-        return idle if locked is None else idle[~locked[idle]]
-
-    def _lock(self, move: Move) -> None:
-        if move.candidate is None:
-            return
-        for rows_of, runs in zip(self._state.rows, move.candidate.match.held, strict=False):
-            for _, pages in runs:
-                idle = self._idle(rows_of, pages)
-                if len(idle):
-                    group = rows_of.group.pool_group
-                    if group not in self._locked:
-                        self._locked[group] = np.zeros(len(rows_of.pool.slot), np.bool_)
-                    self._locked[group][idle] = True
 
     # ---- checks
 

@@ -33,9 +33,7 @@ class Reservation:
         for row in self._victims:
             host.publisher.close_leaf(row)
         self._changes = StepChanges(host)
-        self._changes.apply(quote.steps, quote.needs, quote.victims)
-        for pool in host.pools:
-            pool.note_use()
+        self._changes.apply(quote.steps, quote.tally.needs, quote.victims)
         host.touch()
         self.admitted = self._changes.admitted
         self.suspended: list[Candidate] = []

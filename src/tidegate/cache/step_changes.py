@@ -41,7 +41,7 @@ class ReservationHost(CacheState, Protocol):
         """Return a fresh account of loans."""
         ...
 
-    def forget_reservation(self, reservation: object) -> None:
+    def forget_reservation(self, ended: object) -> None:
         """Take an ended reservation off the open list."""
 
 
