@@ -56,7 +56,7 @@ from tidegate.testing.choices import seeded
 from tidegate.testing.greedy import drive, run_step
 from tidegate.testing.layouts import stacked, window
 
-LIVES = 60
+LIVES = 300
 STEPS = 150
 Plant = Callable[[pytest.MonkeyPatch], None]
 BUGS: dict[str, Plant] = {}
