@@ -6,10 +6,11 @@ import numpy as np
 
 from tidegate.base import InternalError
 from tidegate.cache.core import CacheCore
-from tidegate.cache.radix_tree import Checkpoint, Node
+from tidegate.cache.nodes import Checkpoint, Node
 from tidegate.cache.ranges import live, scratch_need
 from tidegate.cache.sequences import Mode
 from tidegate.cache.tables import GroupRows
+from tidegate.cache.tree_reader import subtree
 
 
 def audit_cache(core: CacheCore) -> None:
@@ -32,10 +33,15 @@ def audit_cache(core: CacheCore) -> None:
         _require(len(np.unique(slots)) == len(slots), f"{where}: a slot is in two places")
         if not open_reservations:
             wrong = np.flatnonzero(pool.locks != locks[number])
-            _require(not len(wrong), f"{where}: page {wrong[:1]} has {pool.locks[wrong[:1]]} locks, not {locks[number][wrong[:1]]}")
+            _require(
+                not len(wrong),
+                f"{where}: page {wrong[:1]} has {pool.locks[wrong[:1]]} locks, not {locks[number][wrong[:1]]}",
+            )
             _require(pool.doomed == 0, f"{where}: {pool.doomed} pages are doomed by nobody")
         wrong = np.flatnonzero(pool.refs != refs[number])
-        _require(not len(wrong), f"{where}: page {wrong[:1]} has {pool.refs[wrong[:1]]} refs, not {refs[number][wrong[:1]]}")
+        _require(
+            not len(wrong), f"{where}: page {wrong[:1]} has {pool.refs[wrong[:1]]} refs, not {refs[number][wrong[:1]]}"
+        )
         idle = have & (pool.locks == 0)
         _require(not (idle & (pool.refs == 0)).any(), f"{where}: a page with a slot belongs to nobody")
         _require(int(idle.sum()) == pool.evictable, f"{where}: {idle.sum()} evictable pages, counted {pool.evictable}")
@@ -51,7 +57,9 @@ def _require(holds: bool | np.bool_, what: str) -> None:
         raise InternalError(what)
 
 
-def _audit_rows(core: CacheCore, rows: GroupRows, group: int, locks: np.ndarray[tuple[int, ...], np.dtype[np.int64]], *, exact: bool) -> None:
+def _audit_rows(
+    core: CacheCore, rows: GroupRows, group: int, locks: np.ndarray[tuple[int, ...], np.dtype[np.int64]], *, exact: bool
+) -> None:
     """Pages equal the function of the cursors; the two arenas agree; count the locks that rows hold."""
     sequences = core.sequences
     owned = 0
@@ -65,7 +73,10 @@ def _audit_rows(core: CacheCore, rows: GroupRows, group: int, locks: np.ndarray[
         _require(len(np.unique(pages)) == len(pages), f"{where}: one page for two blocks")
         slots = rows.slots[row]
         lent = rows.pool.slot[pages] < 0 if not exact else np.zeros(len(pages), np.bool_)
-        _require((lent | (slots[have] == rows.pool.slot[pages])).all(), f"{where}: the slot row disagrees with the page record")
+        _require(
+            (lent | (slots[have] == rows.pool.slot[pages])).all(),
+            f"{where}: the slot row disagrees with the page record",
+        )
         _require(int((slots >= 0).sum()) <= len(have), f"{where}: the slot row has more entries than the record")
         locks[pages] += 1
         held = rows.scratch[row]
@@ -97,7 +108,7 @@ def _audit_tree(core: CacheCore, refs: list[np.ndarray[tuple[int, ...], np.dtype
     checkpoints: dict[int, Checkpoint] = {}
     nodes = 0
     for scope_tree in tree.trees():
-        for node in tree.subtree(scope_tree.root):
+        for node in subtree(scope_tree.root):
             nodes += 1
             _audit_node(core, node)
             if node.row < 0:
@@ -105,7 +116,7 @@ def _audit_tree(core: CacheCore, refs: list[np.ndarray[tuple[int, ...], np.dtype
                     pages = node.pages[i]
                     refs[rows.group.pool_group][pages] += 1
                     for page in pages[rows.pool.owner[pages] != node.index].tolist():
-                        holders = tree.holders(rows.pool, rows.group.pool_group, page)
+                        holders = tree.owners.holders(rows.pool, rows.group.pool_group, page)
                         _require(node in holders, "a cached page does not know its node")
             for checkpoint in node.checkpoints or ():
                 _require(checkpoint.alive and node in checkpoint.nodes, "a node lists a dead checkpoint")
@@ -124,7 +135,7 @@ def _audit_node(core: CacheCore, node: Node) -> None:
     parent = node.parent
     _require(parent is not None and node.alive, "a reachable node is dead")
     assert parent is not None
-    key = tree.content(node)[: tree.unit_bytes] or node.tail
+    key = tree.reader.content(node)[: tree.unit_bytes] or node.tail
     _require((parent.children or {}).get(key) is node, "a node is not found by its first unit")
     _require(parent.keys == sorted(parent.children or {}), "children and their order disagree")
     _require(node.start == (0 if parent.parent is None else parent.end), "a node does not start where its parent ends")
@@ -138,4 +149,3 @@ def _audit_node(core: CacheCore, node: Node) -> None:
         _require(len(node.pages[i]) == blocks, f"a node of {tokens} tokens has {len(node.pages[i])} pages")
     if not tree.full and not node.children and node not in core.sequences.attach:
         _require(bool(node.checkpoints), "a node that nothing needs is kept")
-

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.base import ConfigError, Int32Array
+from tidegate.cache.nodes import ReuseScope
 from tidegate.cache.prefix import NO_MATCH, PrefixMatch
-from tidegate.cache.radix_tree import ReuseScope
 
 Access = Literal["read_write", "read", "none"]
 _ACCESS = ("read_write", "read", "none")

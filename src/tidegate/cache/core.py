@@ -15,10 +15,11 @@ from tidegate.cache.lender import Lender
 from tidegate.cache.moves import Mover
 from tidegate.cache.pages import PagePool, StampClock
 from tidegate.cache.prefix import NO_MATCH, Matcher
+from tidegate.cache.pruning import TreePruner
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.radix_tree import RadixTree
 from tidegate.cache.ranges import scratch
-from tidegate.cache.sequences import NEVER, Mode, SequenceTable
+from tidegate.cache.sequences import NEVER, SequenceTable
 from tidegate.cache.sizing import match_unit, split_quota
 from tidegate.cache.statistics import Counters
 from tidegate.cache.tables import GroupRows
@@ -55,11 +56,12 @@ class CacheCore:
         self.sequences = SequenceTable(config.max_sequences, config.max_seq_len, config.max_open_steps)
         self.unit = match_unit(config, self.grouping.groups)
         self.tree = RadixTree(self.rows, self.sequences, self.unit)
+        self.pruner = TreePruner(self.tree)
         self.matcher = Matcher(self.tree, partial=config.enable_partial_reuse)
         publishes = config.enable_prefix_caching and config.publish != "none"
         every = config.checkpoint_every if publishes else 0
         self.mover = Mover(self.rows, self.sequences, every, self.unit)
-        self.publisher = Publisher(self.tree, self.sequences, every, tails=config.enable_partial_reuse)
+        self.publisher = Publisher(self.pruner, self.sequences, every, tails=config.enable_partial_reuse)
         self.pending_snapshots = self.publisher.pending_snapshots
         self.settler = Settler(self.rows, self.sequences, self.mover, self.publisher)
         self.counters = Counters()
@@ -69,7 +71,10 @@ class CacheCore:
         growing = [g for g in self.grouping.groups if g.retention is not Retention.STATE]
         self.growing_groups = [sum(g.pool_group == p for g in growing) for p in range(self.num_pool_groups)]
         self.one_block_growth = 0
-        if all(g.block_tokens == self.smallest_block for g in growing) and config.max_seq_len % self.smallest_block == 0:
+        if (
+            all(g.block_tokens == self.smallest_block for g in growing)
+            and config.max_seq_len % self.smallest_block == 0
+        ):
             # A row is less than a block below its border, so this much above it is still a plain step.
             self.one_block_growth = max(0, min(self.smallest_block, self.plain_growth - self.smallest_block + 1))
         self.scopes: dict[int, Candidate] = {}
@@ -105,7 +110,7 @@ class CacheCore:
 
     def lender(self) -> Lender:
         """Return a fresh account of loans."""
-        return Lender(self.rows, self.pools, self.tree)
+        return Lender(self.rows, self.pools, self.pruner)
 
     def refresh(self, candidate: Candidate) -> None:
         """Look the candidate's prefix up again if its tree changed since."""
@@ -191,7 +196,7 @@ class CacheCore:
         self.scopes.pop(row, None)
         attached = self.sequences.attach[row]
         self.sequences.clear_row(row)
-        self.tree.prune(attached)
+        self.pruner.prune(attached)
 
     def suspend_row(self, row: int) -> Candidate:
         """Give back everything of a row; return its tokens as a candidate that resumes it."""

@@ -29,7 +29,9 @@ class Finisher:
         state = [r for r in core.rows if r.group.retention is Retention.STATE and r.pages[row, 0] >= 0]
         for rows in state:
             if rows.pool.num_free < len(state):
-                raise OutOfPages(f"fork needs {len(state)} free state slots", needed=len(state), free=rows.pool.num_free)
+                raise OutOfPages(
+                    f"fork needs {len(state)} free state slots", needed=len(state), free=rows.pool.num_free
+                )
         new = sequences.take_row()
         for column in (
             "history", "settled", "capacity", "known", "prompt_len", "published", "next_publish", "publish_limit",

@@ -11,7 +11,7 @@ import numpy as np
 
 from tidegate.base import Int32Array, InternalError
 from tidegate.cache.pages import PagePool
-from tidegate.cache.radix_tree import RadixTree
+from tidegate.cache.pruning import TreePruner
 from tidegate.cache.tables import GroupRows
 
 _NO_PAGES = np.empty(0, np.int32)
@@ -20,10 +20,10 @@ _NO_PAGES = np.empty(0, np.int32)
 class Lender:
     """One reservation's account, per pool group."""
 
-    def __init__(self, rows: Sequence[GroupRows], pools: Sequence[PagePool], tree: RadixTree) -> None:
+    def __init__(self, rows: Sequence[GroupRows], pools: Sequence[PagePool], pruner: TreePruner) -> None:
         self._rows = rows
         self._pools = pools
-        self._tree = tree
+        self._pruner = pruner
         self._pages: list[Int32Array] = [_NO_PAGES] * len(pools)
         self._slots: list[Int32Array] = [_NO_PAGES] * len(pools)
         self._at = [0] * len(pools)
@@ -107,7 +107,7 @@ class Lender:
             pool = self._pools[pool_group]
             cached = pages[pool.refs[pages] > 0]
             if len(cached):
-                self._tree.drop_owners(pool, pool_group, cached)
+                self._pruner.drop_owners(pool, pool_group, cached)
 
     def end(self) -> None:
         """Dispatch, second half: what the batch released loses its lock, lenders cease to be."""

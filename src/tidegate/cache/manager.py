@@ -19,14 +19,15 @@ from tidegate.cache.capacity import CapacityPlan
 from tidegate.cache.config import KVCacheConfig
 from tidegate.cache.core import CacheCore
 from tidegate.cache.finishing import Finisher
+from tidegate.cache.nodes import ReuseScope
 from tidegate.cache.prefix import NO_MATCH, PrefixMatch
 from tidegate.cache.quote import Quote
-from tidegate.cache.radix_tree import ReuseScope
-from tidegate.cache.reservation import PageCopies, Reservation
+from tidegate.cache.reservation import Reservation
 from tidegate.cache.reuse import ReuseControl
 from tidegate.cache.sequence_cache import Sequence
 from tidegate.cache.sequences import Mode
 from tidegate.cache.statistics import Statistics
+from tidegate.cache.step_pages import PageCopies
 
 _DEFAULT_SCOPE = ReuseScope()
 

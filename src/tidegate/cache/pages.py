@@ -192,7 +192,15 @@ class PagePool:
     def _grow(self, count: int) -> None:
         old = len(self.slot)
         new = old + max(count, old // 4)
-        for name, empty in (("slot", -1), ("locks", 0), ("refs", 0), ("owner", -1), ("ordinal", -1), ("stamp", 0), ("_mark", 0)):
+        for name, empty in (
+            ("slot", -1),
+            ("locks", 0),
+            ("refs", 0),
+            ("owner", -1),
+            ("ordinal", -1),
+            ("stamp", 0),
+            ("_mark", 0),
+        ):
             column = getattr(self, name)
             grown = np.full(new, empty, column.dtype)
             grown[:old] = column

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidegate.base import BAD_PAGE, Int32Array, Retention
-from tidegate.cache.radix_tree import TOKEN_BYTES, Checkpoint, Held, Node, RadixTree, ReuseScope
+from tidegate.cache.nodes import TOKEN_BYTES, Checkpoint, Held, Node, ReuseScope
+from tidegate.cache.radix_tree import RadixTree
 from tidegate.cache.ranges import ceil_div
 from tidegate.cache.tables import GroupRows
 
@@ -54,7 +55,7 @@ class Matcher:
         limit = len(data) // TOKEN_BYTES - 1
         if scope_tree is None or limit < 1:
             return NO_MATCH
-        path, raw = self._tree.walk(scope_tree, data)
+        path, raw = self._tree.reader.walk(scope_tree, data)
         full = [self._gather(path, raw, i) for i in range(len(self._tree.full))]
         raw = min(self._without_doomed(full, raw), limit)
         if raw <= 0:
@@ -68,7 +69,7 @@ class Matcher:
         """Page ids of a full group along the path, for blocks that hold the first ``raw`` tokens."""
         tree = self._tree
         block = tree.full[full_index].group.block_tokens
-        parts = [tree.pages_of(node, full_index)[: ceil_div(same, block)] for node, same in path]
+        parts = [tree.reader.pages_of(node, full_index)[: ceil_div(same, block)] for node, same in path]
         if len(parts) == 1:
             return parts[0]
         return np.concatenate(parts) if parts else np.empty(0, np.int32)
@@ -132,9 +133,7 @@ class Matcher:
             runs.insert(0, (0, kept[:sinks]))
         return tuple(runs)
 
-    def _any_checkpoints(
-        self, path: Path, raw: int, candidates: list[int]
-    ) -> tuple[int, list[tuple[Held, ...]]]:
+    def _any_checkpoints(self, path: Path, raw: int, candidates: list[int]) -> tuple[int, list[tuple[Held, ...]]]:
         """Find the longest length whose blocks the checkpoints together keep: all borders, at once."""
         unit = self._tree.unit
         lengths = np.array(sorted({*candidates, *range(unit, raw + 1, unit)}), np.int64)
@@ -160,11 +159,11 @@ class Matcher:
         if not possible.any():
             return 0, []
         best = int(lengths[np.flatnonzero(possible)[-1]])
-        return best, [self._from_table(rows, best, table) for rows, table in zip(self._tree.special, tables, strict=True)]
+        return best, [
+            self._from_table(rows, best, table) for rows, table in zip(self._tree.special, tables, strict=True)
+        ]
 
-    def _presence(
-        self, rows: GroupRows, index: int, raw: int, checkpoints: list[tuple[Checkpoint, int]]
-    ) -> Int32Array:
+    def _presence(self, rows: GroupRows, index: int, raw: int, checkpoints: list[tuple[Checkpoint, int]]) -> Int32Array:
         """Page of each block of a windowed group that some checkpoint keeps, -1 elsewhere."""
         table = np.full(ceil_div(raw, rows.group.block_tokens), BAD_PAGE, np.int32)
         for checkpoint, limit in checkpoints:

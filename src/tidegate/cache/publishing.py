@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tidegate.base import Int32Array, InternalError, Retention
+from tidegate.cache.nodes import TOKEN_BYTES, Checkpoint, Held, Node, common_tokens
 from tidegate.cache.prefix import needed_blocks
-from tidegate.cache.radix_tree import TOKEN_BYTES, Checkpoint, Held, Node, RadixTree, common_tokens
+from tidegate.cache.pruning import TreePruner
 from tidegate.cache.sequences import NEVER, SequenceTable
 
 _NO_PAGES = np.empty(0, np.int32)
@@ -15,7 +16,9 @@ _NO_PAGES = np.empty(0, np.int32)
 class Publisher:
     """Writes to the tree what sequences have computed. One row at a time; growth of open leaves needs no call."""
 
-    def __init__(self, tree: RadixTree, sequences: SequenceTable, checkpoint_every: int, *, tails: bool) -> None:
+    def __init__(self, pruner: TreePruner, sequences: SequenceTable, checkpoint_every: int, *, tails: bool) -> None:
+        tree = pruner.tree
+        self._pruner = pruner
         self._tree = tree
         self._sequences = sequences
         self._every = checkpoint_every
@@ -98,7 +101,7 @@ class Publisher:
             theirs = node.pages[i][(begin - node.start) // block : (end - node.start) // block]
             lent = np.flatnonzero(rows.pool.slot[theirs] < 0) if rows.pool.doomed else _NO_PAGES
             if len(lent):
-                self._tree.truncate(node, begin + int(lent[0]) * block)
+                self._pruner.truncate(node, begin + int(lent[0]) * block)
                 return False
         for i, rows in enumerate(self._tree.full):
             block = rows.group.block_tokens
@@ -172,7 +175,7 @@ class Publisher:
             child = node.children.get(key) if node.children is not None else None
             if child is None:
                 return None
-            content = self._tree.content(child)
+            content = self._tree.reader.content(child)
             if not content.startswith(rest[: len(content)]):
                 return None
             node = child
@@ -185,7 +188,7 @@ class Publisher:
             node = node.parent
         left = self._sequences.attach[row]
         self._sequences.attach[row] = node
-        self._tree.prune(left)
+        self._pruner.prune(left)
 
     def state_pages(self, row: int, position: int) -> dict[int, int] | None:
         """Pages of a kept snapshot at ``position`` of this sequence, by group."""
@@ -249,7 +252,7 @@ class Publisher:
             if common_tokens(tail, node.data[(begin - node.start) * TOKEN_BYTES :]) * TOKEN_BYTES == len(tail):
                 return node
             node = tree.split(node, begin)
-        older = tree.holder_of_tail(node, tail)
+        older = tree.reader.holder_of_tail(node, tail)
         if older is not None:
             return older
         if node.tail or node.parent is None:

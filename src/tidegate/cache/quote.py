@@ -120,7 +120,9 @@ class Quote:
                 one = slice(i, i + 1)
                 crossing = np.arange(1 if end > border else 0)
                 growth, needs = self._growth(
-                    (rows[one], starts[one], capacities[one]), crossing, (starts[one][crossing], capacities[one][crossing])
+                    (rows[one], starts[one], capacities[one]),
+                    crossing,
+                    (starts[one][crossing], capacities[one][crossing]),
                 )
                 steps.append(growth)
             else:

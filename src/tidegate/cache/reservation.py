@@ -6,129 +6,56 @@ undoing is returning loans, whatever else happened in between.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol
 
 import numpy as np
 
-from tidegate.base import GroupTables, Int32Array, Int64Array, InternalError, StateError
+from tidegate.base import Int64Array, StateError
 from tidegate.cache.candidate import Candidate
-from tidegate.cache.groups import STATE_BLOCK
-from tidegate.cache.lender import Lender
 from tidegate.cache.moves import Move
-from tidegate.cache.quote import CacheState, Growth, Quote
-from tidegate.cache.sequences import Cursors, Mode
-
-
-@dataclass(frozen=True, slots=True)
-class PageCopies:
-    """Whole-slot copies inside one pool group: ``sources[i]`` to ``targets[i]``."""
-
-    pool_group: int
-    sources: Int32Array
-    targets: Int32Array
-
-
-@dataclass(frozen=True, slots=True)
-class StepPages:
-    """What an engine needs of the cache for one step: ``rows[i]`` computes positions ``starts[i]:ends[i]``.
-
-    ``copies`` are to be done before the forward pass, ``snapshots`` after it and before the next step's.
-    """
-
-    rows: Int64Array
-    starts: Int64Array
-    ends: Int64Array
-    groups: tuple[GroupTables, ...]
-    copies: tuple[PageCopies, ...]
-    snapshots: tuple[PageCopies, ...]
-
-
-class ReservationHost(CacheState, Protocol):
-    """What a reservation asks of the manager besides the quote's view."""
-
-    def touch(self) -> None:
-        """Change the version."""
-
-    def start_sequence(self, row: int, candidate: Candidate) -> None:
-        """Fill in a new row's tokens, attachment and statistics."""
-
-    def count_admission(self, candidate: Candidate) -> None:
-        """Count a request that runs for good, once."""
-
-    def drop_sequence(self, row: int) -> None:
-        """Take a row's pages back and free the row, without publishing anything."""
-
-    def suspend_row(self, row: int) -> Candidate:
-        """Publish and give back everything of a row; return it as a candidate."""
-
-    def close_leaf_of(self, row: int) -> None:
-        """Make what a row published a plain node."""
-
-    def refresh_row(self, row: int) -> None:
-        """Recompute the limits derived from a row's cursors."""
-
-    def step_tables(self, rows: Int64Array, starts: Int64Array, ends: Int64Array) -> tuple[GroupTables, ...]:
-        """Return the page tables of a step."""
-
-    def lender(self) -> Lender:
-        """Return a fresh account of loans."""
-
-    def forget_reservation(self, reservation: Reservation) -> None:
-        """Take an ended reservation off the open list."""
-
-
-@dataclass(slots=True)
-class _Undo:
-    """How to take one applied move back."""
-
-    move: Move
-    cursors: Cursors
-    mode: int
-    placed: list[tuple[int, int, int]] = field(default_factory=list)
-    removed: list[tuple[int, tuple[int, int], Int32Array]] = field(default_factory=list)
-    swapped: list[tuple[int, int, int]] = field(default_factory=list)
-    scratch_added: list[tuple[int, int]] = field(default_factory=list)
-    scratch_cut: list[tuple[int, Int32Array]] = field(default_factory=list)
-    snapshots: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _GrowthUndo:
-    growth: Growth
-    border: Int64Array
-    placed: list[tuple[int, Int64Array]]
+from tidegate.cache.quote import Growth, Quote
+from tidegate.cache.sequences import Mode
+from tidegate.cache.step_changes import ReservationHost, StepChanges
+from tidegate.cache.step_pages import PageCopies, StepPages
 
 
 class Reservation:
-    """A context manager over one quote; rolls back unless ``keep()`` was called."""
+    """A context manager over one quote; rolls back unless ``keep()`` was called.
+
+    ``rows[i]`` computes positions ``starts[i]:ends[i]`` in this step, in the order of the quote's calls. ``copies`` and
+    ``snapshots`` are the page copies of the step; ``suspended`` is filled at dispatch.
+    """
 
     def __init__(self, host: ReservationHost, quote: Quote) -> None:
         self._host = host
-        self._lender = host.lender()
-        self._growths: list[_GrowthUndo] = []
-        self._moves: list[_Undo] = []
-        self._pins: list[tuple[int, int]] = []
-        self._copies: list[tuple[int, int, int]] = []
-        self._snapshots: list[tuple[int, int, int]] = []
         self._victims = quote.victims
         self._state = "open"
-        self.admitted: list[tuple[Candidate, int]] = []
+        for row in self._victims:
+            host.close_leaf_of(row)
+        self._changes = StepChanges(host)
+        self._changes.apply(quote.steps, quote.needs, quote.victims)
+        for pool in host.pools:
+            pool.note_use()
+        host.touch()
+        self.admitted = self._changes.admitted
         self.suspended: list[Candidate] = []
-        self._apply(quote)
-        self.rows, self.starts, self.ends = self._order(quote)
-        self.copies = self._page_copies(self._copies)
-        self.snapshots = self._page_copies(self._snapshots)
-
-    # ---- life
+        self.rows, self.starts, self.ends = _order(quote.steps)
+        self.copies = self._page_copies(self._changes.copies)
+        self.snapshots = self._page_copies(self._changes.snapshots)
 
     def __enter__(self) -> Reservation:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._state in ("open", "dispatched"):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.is_open:
             self.rollback()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be kept or rolled back."""
+        return self._state in ("open", "dispatched")
 
     @property
     def is_undispatched(self) -> bool:
@@ -140,16 +67,11 @@ class Reservation:
         """Its rows and victims."""
         return np.concatenate([self.rows, np.array(self._victims, np.int64)])
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it can still be kept or rolled back."""
-        return self._state in ("open", "dispatched")
-
     def dispatch(self) -> StepPages:
         """Make it final for the cache: from here the engine may write. Return the step's tables and copies."""
         if self._state != "open":
             raise StateError(f"cannot dispatch a reservation that is {self._state}")
-        self._commit(Mode.READY)
+        self._commit()
         self._state = "dispatched"
         tables = self._host.step_tables(self.rows, self.starts, self.ends)
         return StepPages(self.rows, self.starts, self.ends, tables, self.copies, self.snapshots)
@@ -157,7 +79,10 @@ class Reservation:
     def keep(self) -> None:
         """Keep what was reserved. Without a dispatch the step stays planned and can be retargeted."""
         if self._state == "open":
-            self._commit(Mode.PLANNED)
+            self._commit()
+            sequences = self._host.sequences
+            planned = self.rows[sequences.num_open[self.rows] > 0]
+            sequences.mode[planned], sequences.border[planned] = Mode.PLANNED, -1
         elif self._state != "dispatched":
             raise StateError(f"cannot keep a reservation that is {self._state}")
         self._state = "kept"
@@ -165,296 +90,54 @@ class Reservation:
 
     def rollback(self) -> None:
         """Give everything back. Before dispatch all is as it was; after it, live sequences are."""
-        if self._state == "open":
-            self._lender.give_back()
-            self._undo(dispatched=False)
-        elif self._state == "dispatched":
-            self._undo(dispatched=True)
-        else:
+        if not self.is_open:
             raise StateError(f"cannot roll back a reservation that is {self._state}")
+        self._changes.undo(dispatched=self._state == "dispatched")
         self._state = "rolled back"
         self._host.forget_reservation(self)
         self._host.touch()
 
-    # ---- apply
-
-    def _apply(self, quote: Quote) -> None:
-        host, sequences = self._host, self._host.sequences
-        for row in self._victims:
-            host.close_leaf_of(row)
-        for step in quote.steps:
-            if isinstance(step, Move) and step.candidate is not None:
-                self._lock_match(step)
-        for step in quote.steps:
-            if isinstance(step, Move):
-                self._moves.append(self._take_out(step))
-        self._lender.fill(quote.needs, self._victims)
-        moves = iter(self._moves)
-        for step in quote.steps:
-            if isinstance(step, Move):
-                self._apply_move(next(moves))
-            else:
-                self._apply_growth(step)
-        for pool in host.pools:
-            pool.note_use()
-        host.touch()
-
-    def _lock_match(self, move: Move) -> None:
-        assert move.candidate is not None
-        for rows, runs in zip(self._host.rows, move.candidate.match.held, strict=False):
-            for _, pages in runs:
-                rows.pool.lock(pages)
-
-    def _take_out(self, move: Move) -> _Undo:
-        """Remember the row's cursors and take the released pages out of it; they stay locked until commit."""
-        sequences = self._host.sequences
-        if move.row < 0:
-            undo = _Undo(move, _NOWHERE, Mode.FREE)
-        else:
-            undo = _Undo(move, sequences.cursors(move.row), int(sequences.mode[move.row]))
-        for group, run in move.release:
-            pages = self._host.rows[group].take_run(move.row, run)
-            undo.removed.append((group, run, pages))
-            self._lender.release(group, pages)
-        for group, change in move.scratch:
-            if change < 0:
-                rows = self._host.rows[group]
-                pages = rows.cut_scratch(move.row, int(rows.num_scratch[move.row]) + change)
-                undo.scratch_cut.append((group, pages))
-                self._lender.release(group, pages)
-        return undo
-
-    def _apply_growth(self, growth: Growth) -> None:
-        sequences, rows = self._host.sequences, growth.rows
-        placed: list[tuple[int, Int64Array]] = []
-        border = _EMPTY
-        if len(growth.crossing):
-            crossing = rows[growth.crossing]
-            unit = self._host.smallest_block
-            border = sequences.border[crossing]
-            if growth.counts:
-                self._place_blocks(growth, crossing, placed)
-                limit = (growth.capacities[growth.crossing] + (unit - 1)) // unit * unit
-                sequences.border[crossing] = np.minimum(limit, sequences.max_seq_len)
-            else:
-                self._place_one_block(crossing, growth.old[0], placed)
-                sequences.border[crossing] = border + unit
-        num_open = sequences.num_open[rows]
-        if np.count_nonzero(num_open) == 0:
-            sequences.ends[0][rows] = growth.capacities
-            last = 1
-        else:
-            sequences.ends[num_open, rows] = growth.capacities
-            last = int(num_open.max()) + 1
-        sequences.capacity[rows] = growth.capacities
-        num_open += 1
-        sequences.num_open[rows] = num_open
-        if last == sequences.max_open:
-            full = rows[num_open == last]
-            sequences.mode[full], sequences.border[full] = Mode.FULL, -1
-        self._growths.append(_GrowthUndo(growth, border, placed))
-
-    def _place_one_block(self, crossing: Int64Array, blocks: Int64Array, placed: list[tuple[int, Int64Array]]) -> None:
-        index = _EMPTY
-        for group, rows_of in enumerate(self._host.rows):
-            if rows_of.block_tokens != STATE_BLOCK:
-                if not placed:
-                    index = crossing * rows_of.stride + blocks
-                rows_of.put(index, *self._lender.take_with_slots(rows_of.pool_group, len(index)))
-                placed.append((group, index))
-
-    def _place_blocks(self, growth: Growth, crossing: Int64Array, placed: list[tuple[int, Int64Array]]) -> None:
-        for group, rows_of in enumerate(self._host.rows):
-            old, counts = growth.old[group], growth.counts[group]
-            total = int(counts.sum())
-            if total:
-                offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-                index = np.repeat(crossing * rows_of.stride + old, counts) + offsets
-                rows_of.put(index, *self._lender.take_with_slots(rows_of.pool_group, total))
-                placed.append((group, index))
-
-    def _apply_move(self, undo: _Undo) -> None:
-        move, host = undo.move, self._host
-        sequences = host.sequences
-        if move.candidate is not None:
-            move.row = sequences.take_row()
-            move.candidate.is_admitted = True
-            for rows, runs in zip(host.rows, move.candidate.match.held, strict=False):
-                for first, pages in runs:
-                    rows.put_run(move.row, (first, first + len(pages)), pages)
-            self.admitted.append((move.candidate, move.row))
-        row = move.row
-        for group, run in move.acquire:
-            rows = host.rows[group]
-            rows.put_run(row, run, self._lender.take(rows.group.pool_group, run[1] - run[0]))
-            undo.placed.append((group, run[0], run[1]))
-        for group, block in move.copies:
-            self._private_copy(undo, group, block)
-        for group, change in move.scratch:
-            if change > 0:
-                rows = host.rows[group]
-                rows.add_scratch(row, self._lender.take(rows.group.pool_group, change))
-                undo.scratch_added.append((group, change))
-        for group in move.snapshots:
-            page = int(self._lender.take(host.rows[group].group.pool_group, 1)[0])
-            undo.snapshots[group] = page
-            self._snapshots.append((group, int(host.rows[group].pages[row, 0]), page))
-        if move.snapshots:
-            host.pending_snapshots.setdefault(row, []).append((move.end, undo.snapshots))
-        if move.candidate is not None:
-            host.start_sequence(row, move.candidate)
-        self._set_cursors(row, move.cursors, self._mode_of(len(move.cursors.steps)))
-
-    def _private_copy(self, undo: _Undo, group: int, block: int) -> None:
-        rows = self._host.rows[group]
-        source = int(rows.pages[undo.move.row, block])
-        target = self._lender.take(rows.group.pool_group, 1)
-        rows.swap_run(undo.move.row, block, target)
-        undo.swapped.append((group, block, source))
-        self._pins.append((group, source))
-        self._copies.append((group, source, int(target[0])))
-
-    def _set_cursors(self, row: int, cursors: Cursors, mode: int) -> None:
-        self._host.sequences.set_cursors(row, cursors)
-        self._host.sequences.mode[row] = mode
-        self._host.refresh_row(row)
-
-    def _mode_of(self, num_open: int) -> Mode:
-        return Mode.READY if num_open < self._host.sequences.max_open else Mode.FULL
-
-    def _order(self, quote: Quote) -> tuple[Int64Array, Int64Array, Int64Array]:
-        if len(self._growths) == 1 and not self._moves:
-            undo = self._growths[0]
-            return undo.growth.rows, undo.growth.starts, undo.growth.capacities
-        rows, starts, ends = [], [], []
-        moves = iter(self._moves)
-        for step in quote.steps:
-            if isinstance(step, Growth):
-                rows.append(step.rows)
-                starts.append(step.starts)
-                ends.append(step.capacities)
-            else:
-                move = next(moves).move
-                rows.append(np.array([move.row]))
-                starts.append(np.array([move.start]))
-                ends.append(np.array([move.end]))
-        if not rows:
-            return _EMPTY, _EMPTY, _EMPTY
-        return np.concatenate(rows), np.concatenate(starts), np.concatenate(ends)
-
-    # ---- commit and undo
-
-    def _commit(self, mode: Mode) -> None:
-        host = self._host
-        self._lender.settle()
-        for group, page in self._pins:
+    def _commit(self) -> None:
+        host, lender = self._host, self._changes.lender
+        lender.settle()
+        for group, page in self._changes.pins:
             host.rows[group].pool.unlock(np.array([page], np.int32))
         for row in self._victims:
             self.suspended.append(host.suspend_row(row))
-        self._lender.end()
+        lender.end()
         for candidate, _ in self.admitted:
             host.count_admission(candidate)
-        sequences = host.sequences
-        if mode is Mode.PLANNED:
-            planned = self.rows[sequences.num_open[self.rows] > 0]
-            sequences.mode[planned], sequences.border[planned] = Mode.PLANNED, -1
         host.touch()
 
-    def _undo(self, *, dispatched: bool) -> None:
-        for undo in reversed(self._growths):
-            self._undo_growth(undo, dispatched=dispatched)
-        for move in reversed(self._moves):
-            if dispatched:
-                self._abort_move(move)
-            else:
-                self._undo_move(move)
-
-    def _give(self, group: int, pages: Int32Array, *, dispatched: bool) -> None:
-        pool = self._host.rows[group].pool
-        if dispatched:
-            pool.unlock(pages)
-        else:
-            pool.discard(pages)
-
-    def _undo_growth(self, undo: _GrowthUndo, *, dispatched: bool) -> None:
-        sequences, rows = self._host.sequences, undo.growth.rows
-        if (sequences.capacity[rows] != undo.growth.capacities).any():
-            raise StateError("a later open step of these sequences must be rolled back first")
-        for group, index in undo.placed:
-            self._give(group, self._host.rows[group].take(index), dispatched=dispatched)
-        num_open = sequences.num_open[rows] - 1
-        sequences.ends[num_open, rows] = -1
-        sequences.num_open[rows] = num_open
-        sequences.capacity[rows] = undo.growth.starts
-        unit = self._host.smallest_block
-        sequences.border[rows] = np.minimum((undo.growth.starts + (unit - 1)) // unit * unit, sequences.max_seq_len)
-        sequences.border[rows[undo.growth.crossing]] = undo.border
-        sequences.mode[rows] = Mode.READY
-
-    def _undo_move(self, undo: _Undo) -> None:
-        """Before dispatch: exactly as it was."""
-        move, host = undo.move, self._host
-        row = move.row
-        for group, begin, end in undo.placed:
-            self._give(group, host.rows[group].take_run(row, (begin, end)), dispatched=False)
-        for group, block, source in undo.swapped:
-            copy = host.rows[group].pages[row, block : block + 1].copy()
-            host.rows[group].swap_run(row, block, np.array([source], np.int32))
-            self._give(group, copy, dispatched=False)
-        for group, change in undo.scratch_added:
-            rows = host.rows[group]
-            self._give(group, rows.cut_scratch(row, int(rows.num_scratch[row]) - change), dispatched=False)
-        for group, pages in undo.scratch_cut:
-            host.rows[group].add_scratch(row, pages)
-        for group, run, pages in undo.removed:
-            host.rows[group].put_run(row, run, pages)
-        self._drop_snapshots(undo, dispatched=False)
-        if move.candidate is not None:
-            move.candidate.is_admitted = False
-            host.drop_sequence(row)
-            return
-        self._set_cursors(row, undo.cursors, undo.mode)
-
-    def _drop_snapshots(self, undo: _Undo, *, dispatched: bool) -> None:
-        for group, page in undo.snapshots.items():
-            self._give(group, np.array([page], np.int32), dispatched=dispatched)
-        if undo.snapshots:
-            self._host.pending_snapshots[undo.move.row].pop()
-
-    def _abort_move(self, undo: _Undo) -> None:
-        """After dispatch: back to the cursors before the planned step; private copies made stay."""
-        move, host = undo.move, self._host
-        row, sequences = move.row, host.sequences
-        current = sequences.cursors(row)
-        if not move.cursors.steps or current.capacity != move.end:
-            raise StateError("a later open step of this sequence must be rolled back first")
-        self._drop_snapshots(undo, dispatched=True)
-        if move.candidate is not None:
-            move.candidate.is_admitted = False
-            host.drop_sequence(row)
-            return
-        back = Move(row, current._replace(steps=current.steps[:-1]))
-        host.mover.diff(back)
-        if back.acquire:
-            raise InternalError("aborting a step would need pages", row=row)
-        for group, run in back.release:
-            host.rows[group].pool.unlock(host.rows[group].take_run(row, run))
-        for group, change in back.scratch:
-            rows = host.rows[group]
-            rows.pool.unlock(rows.cut_scratch(row, int(rows.num_scratch[row]) + change))
-        self._set_cursors(row, back.cursors, Mode.READY)
-
     def _page_copies(self, copies: list[tuple[int, int, int]]) -> tuple[PageCopies, ...]:
+        if not copies:
+            return ()
         by_pool: dict[int, list[tuple[int, int]]] = {}
         for group, source, target in copies:
-            by_pool.setdefault(self._host.rows[group].group.pool_group, []).append((source, target))
+            by_pool.setdefault(self._host.rows[group].pool_group, []).append((source, target))
         result = []
         for pool_group, pairs in by_pool.items():
-            pool = next(r.pool for r in self._host.rows if r.group.pool_group == pool_group)
             pages = np.array(pairs, np.int32)
-            result.append(PageCopies(pool_group, pool.slot[pages[:, 0]], pool.slot[pages[:, 1]]))
+            slot = self._host.pools[pool_group].slot
+            result.append(PageCopies(pool_group, slot[pages[:, 0]], slot[pages[:, 1]]))
         return tuple(result)
 
 
+def _order(steps: list[Growth | Move]) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Rows, starts and ends of a step, in the order of the quote's calls."""
+    if len(steps) == 1 and isinstance(steps[0], Growth):
+        return steps[0].rows, steps[0].starts, steps[0].capacities
+    rows, starts, ends = [_EMPTY], [_EMPTY], [_EMPTY]
+    for step in steps:
+        if isinstance(step, Growth):
+            rows.append(step.rows)
+            starts.append(step.starts)
+            ends.append(step.capacities)
+        else:
+            rows.append(np.array([step.row]))
+            starts.append(np.array([step.start]))
+            ends.append(np.array([step.end]))
+    return np.concatenate(rows), np.concatenate(starts), np.concatenate(ends)
+
+
 _EMPTY = np.empty(0, np.int64)
-_NOWHERE = Cursors(0, 0, [])

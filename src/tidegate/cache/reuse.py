@@ -6,7 +6,7 @@ import numpy as np
 
 from tidegate.base import Int64Array
 from tidegate.cache.core import CacheCore
-from tidegate.cache.radix_tree import Node, ReuseScope
+from tidegate.cache.nodes import Node, ReuseScope
 
 
 class ReuseControl:
@@ -32,7 +32,7 @@ class ReuseControl:
                 core.publisher.stop(row)
                 # What others cache from now on may be of other weights: it is no longer this sequence's path.
                 core.sequences.attach[row] = Node(tree, None, 0, -1)
-        core.tree.clear(tree)
+        core.pruner.clear(tree)
         core.touch()
 
     def clear(self) -> None:

@@ -96,7 +96,9 @@ class Sequence:
         if self._row >= 0:
             return True
         core = self._core
-        if not core.sequences.free_rows or (core.sequences.mode.any() and core.utilization() > core.config.max_util_for_resume):
+        if not core.sequences.free_rows or (
+            core.sequences.mode.any() and core.utilization() > core.config.max_util_for_resume
+        ):
             return False
         return self._activate()
 

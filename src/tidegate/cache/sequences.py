@@ -14,7 +14,7 @@ from tidegate.base import Int32Array, Int64Array
 from tidegate.cache.ranges import OpenStep
 
 if TYPE_CHECKING:
-    from tidegate.cache.radix_tree import Node
+    from tidegate.cache.nodes import Node
 
 NEVER = 1 << 62
 """A position no sequence reaches."""
@@ -90,7 +90,10 @@ class SequenceTable:
         steps = []
         begin = int(self.history[row])
         for held, end, flag in zip(
-            self.begins[row, :count].tolist(), self.ends[:count, row].tolist(), self.scratch_ok[row].tolist(), strict=False
+            self.begins[row, :count].tolist(),
+            self.ends[:count, row].tolist(),
+            self.scratch_ok[row].tolist(),
+            strict=False,
         ):
             steps.append(OpenStep(begin if held < 0 else held, end, flag))
             begin = end

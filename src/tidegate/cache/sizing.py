@@ -130,14 +130,10 @@ def _proportional(config: KVCacheConfig, grouping: Grouping, slot_bytes: list[in
         weight[group.pool_group] += config.max_sequences * decode_pages(group, typical) * states
     fixed = sum(n * size for n, size in zip(least, slot_bytes, strict=True))
     if fixed > quota:
-        return [
-            min(n, quota * n * size // max(fixed, 1) // size) for n, size in zip(least, slot_bytes, strict=True)
-        ]
+        return [min(n, quota * n * size // max(fixed, 1) // size) for n, size in zip(least, slot_bytes, strict=True)]
     total = sum(w * size for w, size in zip(weight, slot_bytes, strict=True))
     spare = quota - fixed
-    return [
-        n + spare * w * size // max(total, 1) // size for n, w, size in zip(least, weight, slot_bytes, strict=True)
-    ]
+    return [n + spare * w * size // max(total, 1) // size for n, w, size in zip(least, weight, slot_bytes, strict=True)]
 
 
 def _too_small(config: KVCacheConfig, grouping: Grouping, pool_group: int, numbers: tuple[int, int, int]) -> str:

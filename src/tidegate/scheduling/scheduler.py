@@ -16,12 +16,12 @@ from tidegate.request import (
     RequestOutput,
     RunningSequences,
     SequenceStart,
-    Timing,
     WaitingQueue,
     check_move,
     check_moves,
 )
 from tidegate.scheduling.config import SchedulerConfig
+from tidegate.scheduling.endings import output_of_unstarted, output_of_waiting
 from tidegate.scheduling.headroom import Headroom
 from tidegate.scheduling.intake import ModelLimits, check_tokens, reachable_length
 from tidegate.scheduling.plan import Outcome, Plan, Step, Waiting
@@ -91,7 +91,9 @@ class Scheduler:
         max_length = reachable_length(request, self._manager)
         self._queue.check_room()
         if max_length <= request.num_prompt_tokens:
-            return self._refuse(request, now)
+            self._counters.submitted += 1
+            self._counters.finished += 1
+            return output_of_unstarted(request, now=now)
         candidate = self._manager.candidate(
             request.prompt,
             ReuseScope(lora_id=request.lora_id, salt=request.salt, lora_version=request.lora_version),
@@ -257,37 +259,10 @@ class Scheduler:
         self._counters.finished += 1
         return output
 
-    def _refuse(self, request: Request, now: float) -> RequestOutput:
-        """End a request that cannot begin: its prompt alone is too long to be a cache candidate."""
-        check_move(Phase.WAITING, Phase.FINISHED)
-        self._counters.submitted += 1
-        self._counters.finished += 1
-        return RequestOutput(
-            request_id=request.request_id,
-            prompt=request.prompt,
-            tokens=np.zeros(0, dtype=np.int32),
-            finish_reason=FinishReason.CAPACITY,
-            timing=Timing(arrival_s=request.arrival_s, admitted_s=None, first_token_s=None, finished_s=now),
-        )
-
     def _end_waiting(self, waiting: Waiting, reason: FinishReason, now: float) -> RequestOutput:
         check_move(waiting.phase, Phase.FINISHED)
         self._counters.finished += 1
-        request, past = waiting.request, waiting.milestones
-        return RequestOutput(
-            request_id=request.request_id,
-            prompt=request.prompt,
-            tokens=waiting.candidate.tokens[request.num_prompt_tokens :].copy(),
-            finish_reason=reason,
-            timing=Timing(
-                arrival_s=request.arrival_s,
-                admitted_s=past.admitted_s,
-                first_token_s=past.first_token_s,
-                finished_s=now,
-            ),
-            num_cached_tokens=past.num_cached_tokens,
-            num_suspensions=past.num_suspensions,
-        )
+        return output_of_waiting(waiting, reason, now=now)
 
     def _close_settled(self, rows: Int64Array) -> None:
         """Give back the pages of ended sequences that no open step uses any more."""

@@ -1,0 +1,126 @@
+"""The prefix tree's parts: which token runs are cached, and on which pages.
+
+Path-compressed: a node is a run of whole *units* (the smallest length that is a block border in every group) with one
+byte string of int32 tokens and one page-id array per full group. Comparison is exact, so no collision can leak pages
+between users. Children are found by their first unit; kept sorted, a neighbour of the bisection point shares the
+longest prefix, which makes partial matches logarithmic. A node may end in a *tail* of less than a unit, published when
+its sequence closed.
+
+A running sequence publishes through an *open leaf*: ``row >= 0``, its content is read from the sequence's arrays and
+its length is ``published - start``. It becomes a plain node when another sequence reaches it or its own closes.
+
+Windowed and state pages are kept by *checkpoints*: at ``h``, the pages a sequence continuing at ``h`` needs. A checkpoint
+is listed in every node that its windows reach into, and goes as a whole.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate.base import Int32Array
+
+TOKEN_BYTES = 4
+Held = tuple[int, Int32Array]
+"""Pages of consecutive blocks: first ordinal, page ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseScope:
+    """Selects the tree. Scopes share nothing; every part is typed, so a salt never equals an adapter.
+
+    ``lora_id`` names an adapter *with* its content version; ``salt`` isolates tenants. None and "" are different.
+    """
+
+    lora_id: str | int | None = None
+    salt: str | None = None
+    lora_version: str | int = 0
+
+
+class ScopeTree:
+    """One scope's tree. ``version`` changes whenever a match in it could come out otherwise."""
+
+    __slots__ = ("root", "scope", "version")
+
+    def __init__(self, scope: ReuseScope) -> None:
+        self.scope = scope
+        self.root = Node(self, None, 0, -1)
+        self.version = 0
+
+
+class Node:
+    """A run of cached blocks; see the module text."""
+
+    __slots__ = (
+        "alive",
+        "checkpoints",
+        "children",
+        "data",
+        "index",
+        "key",
+        "keys",
+        "pages",
+        "parent",
+        "row",
+        "start",
+        "tail",
+        "tree",
+    )
+
+    def __init__(self, tree: ScopeTree, parent: Node | None, start: int, row: int) -> None:
+        self.tree = tree
+        self.parent = parent
+        self.start = start
+        self.row = row
+        self.key = b""
+        self.data = b""
+        self.tail = b""
+        self.pages: list[Int32Array] = []
+        self.children: dict[bytes, Node] | None = None
+        self.keys: list[bytes] | None = None
+        self.checkpoints: list[Checkpoint] | None = None
+        self.index = -1
+        self.alive = True
+
+    @property
+    def end(self) -> int:
+        """Token position after the node's whole units; not for open leaves."""
+        return self.start + len(self.data) // TOKEN_BYTES
+
+
+class Checkpoint:
+    """Pages of windowed and state groups that make ``position`` reusable, by ``RadixTree.special`` order."""
+
+    __slots__ = ("alive", "home", "index", "nodes", "position", "sinks", "windows")
+
+    def __init__(self, position: int, windows: list[Held], sinks: list[Int32Array | None]) -> None:
+        self.position = position
+        self.windows = windows
+        self.sinks = sinks
+        self.nodes: list[Node] = []
+        self.home: Node | None = None
+        self.index = -1
+        self.alive = True
+
+
+def common_tokens(a: bytes, b: bytes) -> int:
+    """Return how many leading int32 tokens two byte strings share."""
+    size = min(len(a), len(b)) // TOKEN_BYTES
+    if not size:
+        return 0
+    differ = np.frombuffer(a, np.int32, size) != np.frombuffer(b, np.int32, size)
+    at = int(differ.argmax())
+    return at if differ[at] else size
+
+
+def list_checkpoint(node: Node, checkpoint: Checkpoint) -> None:
+    """Enter a checkpoint in one node's list, which is ordered by position."""
+    if not node.checkpoints:
+        node.checkpoints = [checkpoint]
+    elif node.checkpoints[-1].position <= checkpoint.position:
+        node.checkpoints.append(checkpoint)
+    else:
+        insort(node.checkpoints, checkpoint, key=lambda c: c.position)
+    checkpoint.nodes.append(node)

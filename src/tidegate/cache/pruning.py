@@ -1,0 +1,132 @@
+"""How the prefix tree shrinks: nothing stays that cannot be reached, or that nothing needs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.base import Int32Array, InternalError
+from tidegate.cache.nodes import TOKEN_BYTES, Checkpoint, Node, ScopeTree
+from tidegate.cache.pages import PagePool
+from tidegate.cache.radix_tree import RadixTree
+from tidegate.cache.tree_reader import subtree
+
+
+class TreePruner:
+    """Drops checkpoints, ends of nodes, scopes, and the owners of evicted pages."""
+
+    def __init__(self, tree: RadixTree) -> None:
+        self.tree = tree
+
+    def drop_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Forget a checkpoint; pages nobody else needs are freed."""
+        if not checkpoint.alive:
+            return
+        checkpoint.alive = False
+        for node in checkpoint.nodes:
+            if node.checkpoints is not None:
+                node.checkpoints.remove(checkpoint)
+                node.tree.version += 1
+        for group, (rows, (_, pages)) in enumerate(zip(self.tree.special, checkpoint.windows, strict=True)):
+            sinks = checkpoint.sinks[group]
+            for part in (pages, sinks):
+                if part is not None and len(part):
+                    self.tree.owners.release(rows, part, checkpoint)
+        self.tree.owners.leave(checkpoint)
+        self.prune(checkpoint.home)
+
+    def truncate(self, node: Node, at: int) -> None:
+        """Drop what a node holds from token position ``at`` on, and everything that is reached through it."""
+        if at < node.end:
+            at -= (at - node.start) % self.tree.unit
+            self._discard_below(node)
+            lost = [c for c in node.checkpoints or () if c.position > at]
+        else:
+            at = node.end
+            lost = [c for c in node.checkpoints or () if c.position > at and c.home is node]
+        for checkpoint in lost:
+            self.drop_checkpoint(checkpoint)
+        for i, rows in enumerate(self.tree.full):
+            keep = (at - node.start) // rows.group.block_tokens
+            self.tree.owners.release(rows, node.pages[i][keep:], node)
+            node.pages[i] = node.pages[i][:keep]
+        node.data, node.tail = node.data[: (at - node.start) * TOKEN_BYTES], b""
+        node.tree.version += 1
+        if not node.data:
+            self.tree.remove(node)
+
+    def clear(self, tree: ScopeTree) -> None:
+        """Forget everything of one scope. Running sequences keep their pages, as private ones."""
+        for node in list(subtree(tree.root)):
+            if node.row >= 0:
+                self.tree.close_leaf(node)
+        self._discard_below(tree.root)
+        tree.version += 1
+
+    def _discard_below(self, node: Node) -> None:
+        doomed = list(subtree(node))
+        for child in doomed:
+            if child.row >= 0:
+                raise InternalError("an open leaf below pages that nobody locks", start=child.start)
+            self.tree.bury(child)
+        for child in doomed:
+            for checkpoint in list(child.checkpoints or ()):
+                self.drop_checkpoint(checkpoint)
+            for i, rows in enumerate(self.tree.full):
+                self.tree.owners.release(rows, child.pages[i], child)
+        node.children = node.keys = None
+
+    def prune(self, node: Node | None) -> None:
+        """Remove a node nothing needs: without full groups, only checkpoints make one worth keeping."""
+        while not self.tree.full and node is not None and node.alive and node.parent is not None:
+            if node.children or node.checkpoints or node.row >= 0:
+                return
+            parent = node.parent
+            self.tree.remove(node)
+            node = parent
+
+    def drop_owners(self, pool: PagePool, pool_group: int, pages: Int32Array) -> None:
+        """Take these cached pages out of the tree, each with everything that cannot be reached without it."""
+        first: dict[Node, int] = {}
+        checkpoints: dict[Checkpoint, None] = {}
+        shared = pool.refs[pages] > 1
+        alone = pages[~shared] if shared.any() else pages
+        owner = pool.owner[alone]
+        runs = np.flatnonzero(np.diff(owner, prepend=-1))
+        lowest = np.minimum.reduceat(pool.ordinal[alone], runs) if len(runs) else runs
+        for at, ordinal in zip(runs.tolist(), lowest.tolist(), strict=True):
+            end = at + int(np.argmax(pool.ordinal[alone[at:]] == ordinal))
+            self._note(
+                self.tree.owners.owner(int(owner[at])), (pool_group, int(alone[end]), ordinal), first, checkpoints
+            )
+        for page in pages[shared].tolist():
+            for holder in self.tree.owners.holders(pool, pool_group, page):
+                self._note(holder, (pool_group, page, int(pool.ordinal[page])), first, checkpoints)
+        for node, at in first.items():
+            if node.alive:
+                self.truncate(node, at)
+        for checkpoint in checkpoints:
+            self.drop_checkpoint(checkpoint)
+
+    def _note(
+        self,
+        holder: Node | Checkpoint,
+        where: tuple[int, int, int],
+        first: dict[Node, int],
+        checkpoints: dict[Checkpoint, None],
+    ) -> None:
+        """Remember what has to go for a page: a checkpoint, or a node from that block on."""
+        if isinstance(holder, Checkpoint):
+            checkpoints[holder] = None
+            return
+        pool_group, page, ordinal = where
+        block = self._block_of(holder, pool_group, ordinal, page)
+        first[holder] = min(ordinal * block, first.get(holder, 1 << 62))
+
+    def _block_of(self, node: Node, pool_group: int, ordinal: int, page: int) -> int:
+        """Return the block size of the full group whose block ``ordinal`` of ``node`` is on ``page``."""
+        for i, rows in enumerate(self.tree.full):
+            block = rows.block_tokens
+            local = ordinal - node.start // block
+            if rows.pool_group == pool_group and 0 <= local < len(node.pages[i]) and node.pages[i][local] == page:
+                return block
+        raise InternalError("a cached page is not where its owner says", page=page, ordinal=ordinal)
