@@ -35,10 +35,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import tidegate.cache.moves
-import tidegate.cache.prefix
-import tidegate.cache.radix_tree
 import tidegate.cache.ranges
+import tidegate.cache.tree_reader
 import tidegate.cache.views
 from tidegate.base import TidegateError
 from tidegate.cache import KVCacheConfig, KVCacheManager, PageCopies, Quote, ReuseScope
@@ -49,6 +47,7 @@ from tidegate.cache.publishing import Publisher
 from tidegate.cache.radix_tree import RadixTree
 from tidegate.cache.reservation import Reservation
 from tidegate.cache.reuse import ReuseControl
+from tidegate.cache.step_changes import StepChanges
 from tidegate.cache.tables import GroupRows
 from tidegate.testing.cache_rules import take_steps
 from tidegate.testing.cache_walk import CacheWalk
@@ -56,7 +55,7 @@ from tidegate.testing.choices import seeded
 from tidegate.testing.greedy import drive, run_step
 from tidegate.testing.layouts import stacked, window
 
-LIVES = 60
+LIVES = 300
 STEPS = 150
 Plant = Callable[[pytest.MonkeyPatch], None]
 BUGS: dict[str, Plant] = {}
@@ -76,7 +75,7 @@ def release_skipped(patch: pytest.MonkeyPatch) -> None:
 
 @planted
 def lock_too_few(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Reservation, "_lock_match", lambda self, move: None)
+    patch.setattr(StepChanges, "_lock_match", lambda self, move: None)
 
 
 @planted
@@ -123,14 +122,14 @@ def copy_left_out(patch: pytest.MonkeyPatch) -> None:
 
 @planted
 def copy_source_let_go(patch: pytest.MonkeyPatch) -> None:
-    private_copy = Reservation._private_copy
+    private_copy = StepChanges._private_copy
 
     def wrong(self, undo, group, block):  # type: ignore[no-untyped-def]  # stands in for a typed one
         page = self._host.rows[group].pages[undo.move.row, block : block + 1].copy()
         private_copy(self, undo, group, block)
         self._host.rows[group].pool.unlock(page)
 
-    patch.setattr(Reservation, "_private_copy", wrong)
+    patch.setattr(StepChanges, "_private_copy", wrong)
 
 
 @planted
@@ -163,12 +162,12 @@ def wrong_adopted_page(patch: pytest.MonkeyPatch) -> None:
 
 @planted
 def roll_back_forgets_a_page(patch: pytest.MonkeyPatch) -> None:
-    give = Reservation._give
+    give = StepChanges._give
 
     def wrong(self, group, pages, *, dispatched):  # type: ignore[no-untyped-def]  # stands in for a typed one
         give(self, group, pages[1:], dispatched=dispatched)
 
-    patch.setattr(Reservation, "_give", wrong)
+    patch.setattr(StepChanges, "_give", wrong)
 
 
 @planted
@@ -195,12 +194,12 @@ def snapshot_too_late(patch: pytest.MonkeyPatch) -> None:
 
 @planted
 def match_one_token_too_long(patch: pytest.MonkeyPatch) -> None:
-    common = tidegate.cache.radix_tree.common_tokens
+    common = tidegate.cache.tree_reader.common_tokens  # type: ignore[attr-defined]  # patched where it is used
 
     def wrong(a: bytes, b: bytes) -> int:
         return min(common(a, b) + 1, len(a) // 4, len(b) // 4)
 
-    patch.setattr(tidegate.cache.radix_tree, "common_tokens", wrong)
+    patch.setattr(tidegate.cache.tree_reader, "common_tokens", wrong)
 
 
 @planted

@@ -32,7 +32,7 @@ def submit(walk: CacheWalk) -> None:
     tokens = walk.prompt()
     declared = (choose(1, len(tokens)),) if chance(choose, 30) else ()
     before = walk.observe()
-    candidate = walk.manager.candidate(tokens, walk.scope(), access=access, retention=choose(0, 2), declared=declared)
+    candidate = walk.manager.candidate(tokens, walk.scope, access=access, retention=choose(0, 2), declared=declared)
     walk.check_reuse(candidate)
     walk.check_unchanged(before, "a look-up")
     walk.waiting.append(candidate)
@@ -102,7 +102,7 @@ def stop_publishing(walk: CacheWalk) -> None:
 def forget(walk: CacheWalk) -> None:
     """Cached content is forgotten: all of it, a scope's, or because the weights changed."""
     what = walk.choose(0, 2)
-    scope = walk.scope()
+    scope = walk.scope
     if what == 0:
         walk.manager.reuse.clear()
     elif what == 1:

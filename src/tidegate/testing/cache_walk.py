@@ -78,6 +78,11 @@ class CacheWalk:
         return any(rule.is_state for rule in self.rules)
 
     @property
+    def scope(self) -> ReuseScope:
+        """A scope of the walk's choice, mostly the plain one."""
+        return one_of(self.choose, SCOPES) if chance(self.choose, 20) else SCOPES[0]
+
+    @property
     def idle(self) -> list[Running]:
         """Running sequences without an open step."""
         return [running for running in self.driver.running.values() if not running.model.steps]
@@ -98,10 +103,6 @@ class CacheWalk:
     def prompt(self) -> list[int]:
         """Choose a prompt that leaves room to generate."""
         return build_prompt(self.choose, self.texts, self.config.max_seq_len - 4, VOCAB_SIZE)
-
-    def scope(self) -> ReuseScope:
-        """Choose a reuse scope, mostly the plain one."""
-        return one_of(self.choose, SCOPES) if chance(self.choose, 20) else SCOPES[0]
 
     def see(self, step: OpenStep) -> None:
         """Count what a dispatched step covers."""

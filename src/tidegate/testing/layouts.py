@@ -55,36 +55,27 @@ def build_layout(choose: Choose) -> Layout:
         kind = one_of(choose, ("full", "window", "window", "state", "compressed"))
         block_tokens = tokens_per_block * one_of(choose, (1, 1, 2))
         buffers = tuple(BufferSpec(role, entry_bytes) for role in ("key", "value")[: choose(1, 2)])
-        for spec in _group(choose, kind, block_tokens, buffers, count=choose(1, 3), first=len(layers)):
-            layers.append(spec)
-    return Layout(tuple(layers), tokens_per_block)
+        layers += [_layer(choose, kind, block_tokens, buffers)] * choose(1, 3)
+    return Layout(stacked(*layers), tokens_per_block)
 
 
-def _group(
-    choose: Choose, kind: str, block_tokens: int, buffers: tuple[BufferSpec, ...], count: int, first: int
-) -> list[LayerSpec]:
-    ids = range(first, first + count)
+def _layer(choose: Choose, kind: str, block_tokens: int, buffers: tuple[BufferSpec, ...]) -> LayerSpec:
     if kind == "full":
-        return [LayerSpec(i, "full_attention", buffers, block_tokens=block_tokens) for i in ids]
+        return LayerSpec(0, "full_attention", buffers, block_tokens=block_tokens)
     if kind == "state":
-        return [LayerSpec(i, "linear_attention", buffers) for i in ids]
+        return LayerSpec(0, "linear_attention", buffers)
     if kind == "compressed":
         ratio = one_of(choose, tuple(r for r in (1, 2, 4) if block_tokens % r == 0))
-        attention = "compressed_sparse_attention"
-        return [LayerSpec(i, attention, buffers, block_tokens=block_tokens, ratio=ratio) for i in ids]
-    window, sinks, scratch = one_of(choose, _WINDOWS), one_of(choose, _SINKS), not chance(choose, 20)
-    return [
-        LayerSpec(
-            i,
-            "sliding_attention",
-            buffers,
-            window=window,
-            sink_tokens=sinks,
-            block_tokens=block_tokens,
-            scratch=scratch,
-        )
-        for i in ids
-    ]
+        return LayerSpec(0, "compressed_sparse_attention", buffers, block_tokens=block_tokens, ratio=ratio)
+    return LayerSpec(
+        0,
+        "sliding_attention",
+        buffers,
+        window=one_of(choose, _WINDOWS),
+        sink_tokens=one_of(choose, _SINKS),
+        block_tokens=block_tokens,
+        scratch=not chance(choose, 20),
+    )
 
 
 def build_texts(choose: Choose, count: int, length: int, vocab_size: int) -> list[list[int]]:

@@ -92,6 +92,9 @@ def _abort(walk: CacheWalk, plan: Plan, *, is_run: bool) -> None:
     try:
         with walk.manager.reserve(plan.quote) as reservation:
             step = walk.driver.begin(reservation.dispatch(), reservation.admitted)
+            # A device does things in order: what was dispatched before runs before the copies of this step.
+            while any(not earlier.is_executed for earlier in walk.driver.open_steps):
+                execute(walk)
             walk.manager.copy_pages(step.pages.copies)
             suspended = list(reservation.suspended)
             starts = step.pages.starts.tolist()
