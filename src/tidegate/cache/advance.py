@@ -16,7 +16,7 @@ class Settler:
     """Moves histories forward (``advance``) and back (``rewind``)."""
 
     def __init__(self, rows: list[GroupRows], sequences: SequenceTable, mover: Mover, publisher: Publisher) -> None:
-        self._rows = rows
+        self.rows = rows
         self._windowed = [r for r in rows if r.group.retention is Retention.WINDOW]
         self.sequences = sequences
         self._mover = mover
@@ -145,7 +145,8 @@ class Settler:
     def _unlock(self, group: GroupRows, pages: Int32Array, rows: Int64Array) -> None:
         """Take the lock that ``rows[i]`` has on ``pages[i]``."""
         pool = group.pool
-        if pool.free_private(pages):
+        if not self.sequences.retains:
+            pool.unlock_many(pages)
             return
         retention = self.sequences.retention[rows]
         for value in np.unique(retention).tolist():
@@ -163,7 +164,7 @@ class Settler:
             self.publisher.checkpoint_chunk(row, history)
         self._drop_snapshots(row, old.steps[0].end)
         planned = sequences.mode[row] == Mode.PLANNED and len(old.steps) > 1
-        self._apply(Move(row, Cursors(history, self.settled_at(row, history), old.steps[1:])))
+        self.move_back(Move(row, Cursors(history, self.settled_at(row, history), old.steps[1:])))
         sequences.mode[row] = Mode.PLANNED if planned else Mode.READY
         self.refresh(row)
 
@@ -182,19 +183,20 @@ class Settler:
             return
         for position, pages in [entry for entry in pending if entry[0] <= end]:
             for group, page in pages.items():
-                self._rows[group].pool.unlock(np.array([page], np.int32), int(self.sequences.retention[row]))
+                self.rows[group].pool.unlock(np.array([page], np.int32), int(self.sequences.retention[row]))
             pending.remove((position, pages))
 
-    def _apply(self, move: Move) -> None:
+    def move_back(self, move: Move) -> None:
+        """Put a row at new cursors; whatever falls away is given back."""
         sequences, row = self.sequences, move.row
         self._mover.diff(move)
         if move.acquire:
             raise InternalError("settling would need pages", row=row, blocks=move.acquire)
         retention = int(sequences.retention[row])
         for group, run in move.release:
-            self._rows[group].pool.unlock(self._rows[group].take_run(row, run)[::-1], retention)
+            self.rows[group].pool.unlock(self.rows[group].take_run(row, run)[::-1], retention)
         for group, change in move.scratch:
-            rows = self._rows[group]
+            rows = self.rows[group]
             rows.pool.unlock(rows.cut_scratch(row, int(rows.num_scratch[row]) + change))
         sequences.set_cursors(row, move.cursors)
 
@@ -223,59 +225,12 @@ class Settler:
 
     def _ends_in_shared_page(self, row: int, capacity: int) -> bool:
         """Whether the next step writes first into a page that others see, so that it must take a copy."""
-        for rows in self._rows:
+        for rows in self.rows:
             if capacity % rows.group.block_tokens:
                 page = rows.pages[row, capacity // rows.group.block_tokens]
                 if page >= 0 and (rows.pool.locks[page] > 1 or rows.pool.refs[page] > 0):
                     return True
         return False
-
-    # ---- rewind
-
-    def rewind(self, row: int, history: int, num_known: int | None) -> None:
-        """Take back positions from ``history`` on. The caller has checked that no step is open."""
-        sequences = self.sequences
-        current, settled = int(sequences.history[row]), int(sequences.settled[row])
-        known = int(sequences.known[row])
-        keep = min(known, history) if num_known is None else num_known
-        if not history <= keep <= known:
-            raise StateError(f"num_known={keep} of row {row} must be in [{history}, {known}]")
-        if not (settled <= history or self._keeps(row, history)) or history > current:
-            raise StateError(
-                f"cannot rewind row {row} to {history}: its windows only keep what queries at {settled} … {current} read"
-            )
-        if self._has_state and history not in (0, current) and self.publisher.state_pages(row, history) is None:
-            raise StateError(f"cannot rewind row {row} to {history}: its state layers keep no snapshot there")
-        if history < sequences.published[row]:
-            self.publisher.close_leaf(row)
-            published = history // self._unit * self._unit
-            sequences.published[row] = published
-            if sequences.publish_limit[row] >= published + self._unit:
-                sequences.next_publish[row] = published + self._unit
-            self.publisher.reattach(row)
-        if self._has_state and 0 < history < current:
-            self._restore_state(row, history)
-        sequences.last_checkpoint[row] = min(int(sequences.last_checkpoint[row]), history)
-        self._apply(Move(row, Cursors(history, min(settled, history), [])))
-        sequences.known[row] = keep
-        self.refresh(row)
-
-    def _keeps(self, row: int, history: int) -> bool:
-        """Whether no window has given back a block that a query at ``history`` reads."""
-        settled = int(self.sequences.settled[row])
-        return history >= 0 and all(
-            stale(history, group.group.rule) == stale(settled, group.group.rule) for group in self._windowed
-        )
-
-    def _restore_state(self, row: int, history: int) -> None:
-        """Take the state of a snapshot at ``history`` instead of the row's own."""
-        for group, page in (self.publisher.state_pages(row, history) or {}).items():
-            rows = self._rows[group]
-            held = rows.pages[row, :1].copy()
-            taken = np.array([page], np.int32)
-            rows.pool.lock(taken)
-            rows.swap_run(row, 0, taken)
-            rows.pool.unlock(held)
 
     # ---- checks
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,9 +21,11 @@ from tidegate.cache.pruning import TreePruner
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.radix_tree import RadixTree
 from tidegate.cache.ranges import scratch
+from tidegate.cache.rewinding import Rewinder
 from tidegate.cache.sequences import SequenceTable
 from tidegate.cache.sizing import match_unit, split_quota
 from tidegate.cache.statistics import Counters
+from tidegate.cache.step_pages import PageCopies
 from tidegate.cache.tables import GroupRows
 from tidegate.cache.views import step_tables
 from tidegate.storage import PoolGroup, PoolGroupSpec
@@ -66,6 +69,7 @@ class CacheCore:
         self.publisher = Publisher(self.pruner, self.sequences, every, tails=config.enable_partial_reuse)
         self.pending_snapshots = self.publisher.pending_snapshots
         self.settler = Settler(self.rows, self.sequences, self.mover, self.publisher)
+        self.rewinder = Rewinder(self.settler)
         self.counters = Counters()
         self.open: list[Reservation] = []
         self.smallest_block = min(group.block_tokens for group in self.grouping.groups)
@@ -144,6 +148,16 @@ class CacheCore:
                     counted = self.counters.scratch_blocks
                     counted[group] = counted.get(group, 0) + end - begin
         return step_tables(self.rows, self.grouping.buffers, (rows, starts, ends), allowed)
+
+    def copy_pages(self, copies: Sequence[PageCopies]) -> None:
+        """Do a step's page copies; nothing to do without memory."""
+        for copy in copies:
+            self.storage[copy.pool_group].copy(copy.sources, copy.targets)
+
+    def look_up(self, candidate: Candidate) -> int:
+        """Return how many tokens the candidate would reuse now."""
+        self.refresh(candidate)
+        return candidate.match.reused
 
     def forget_reservation(self, ended: object) -> None:
         """Take an ended reservation off the open list."""

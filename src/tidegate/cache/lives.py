@@ -55,6 +55,7 @@ class Lives:
         sequences.tokens[row, :count] = candidate.tokens
         sequences.known[row] = sequences.prompt_len[row] = count
         sequences.retention[row] = candidate.retention
+        sequences.retains |= candidate.retention > 0
         sequences.leaf[row] = None
         self.started[row] = candidate
         unit = self._tree.unit

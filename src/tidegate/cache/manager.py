@@ -7,6 +7,7 @@ suspended request is a ``Candidate`` and owns nothing. Single-threaded by contra
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 
 import numpy as np
@@ -35,8 +36,9 @@ _DEFAULT_SCOPE = ReuseScope()
 class KVCacheManager:
     """Pages, prefix reuse and cursors of one rank.
 
-    ``groups``, ``layout`` and ``pools`` are what an engine binds; ``history``, ``capacity`` and ``num_open`` are read-only
-    views indexed by row; ``plan`` answers what can ever fit; ``reuse`` controls what is cached. ``with_memory=False``
+    ``groups``, ``layout`` and ``pools`` are what an engine binds; ``history``, ``capacity`` and ``num_open`` read-only
+    views indexed by row. ``lookup(candidate)`` is how many tokens it would reuse now, ``copy_pages(copies)`` does a
+    step's page copies; ``plan`` answers what can ever fit; ``reuse`` controls what is cached. ``with_memory=False``
     keeps books without bytes (simulation, benchmarks).
     """
 
@@ -52,6 +54,8 @@ class KVCacheManager:
             if (rows := core.storage[view.pool_group].rows(view.pool)) is not None
         )
         self.match_unit = core.unit
+        self.lookup: Callable[[Candidate], int] = core.look_up
+        self.copy_pages: Callable[[SequenceOf[PageCopies]], None] = core.copy_pages
         self.plan = CapacityPlan(core)
         self.reuse = ReuseControl(core)
         self.history = _read_only(core.sequences.history)
@@ -88,11 +92,6 @@ class KVCacheManager:
             return NO_MATCH
         return self._core.matcher.match(scope, checked_tokens(tokens, self.config.max_seq_len).tobytes())
 
-    def lookup(self, candidate: Candidate) -> int:
-        """Return how many tokens the candidate would reuse now."""
-        self._core.refresh(candidate)
-        return candidate.match.reused
-
     # ---- stepping
 
     def quote(self) -> Quote:
@@ -108,11 +107,6 @@ class KVCacheManager:
         reservation = Reservation(self._core, quote)
         self._core.open.append(reservation)
         return reservation
-
-    def copy_pages(self, copies: SequenceOf[PageCopies]) -> None:
-        """Do a step's page copies; nothing to do without memory."""
-        for copy in copies:
-            self._core.storage[copy.pool_group].copy(copy.sources, copy.targets)
 
     def advance(self, rows: Int64Array, histories: Int64Array, tokens: npt.ArrayLike) -> None:
         """Settle each row's oldest open step at ``histories``: publish what became final, give back what expired.
@@ -133,7 +127,7 @@ class KVCacheManager:
         rows, histories = np.asarray(rows, np.int64), np.asarray(histories, np.int64)
         self._idle(rows)
         for i, (row, history) in enumerate(zip(rows.tolist(), histories.tolist(), strict=True)):
-            self._core.settler.rewind(row, history, None if num_known is None else int(num_known[i]))
+            self._core.rewinder.rewind(row, history, None if num_known is None else int(num_known[i]))
         self._core.touch()
 
     # ---- leaving

@@ -91,16 +91,12 @@ class PagePool:
         idle = pages if not locks.any() else pages[locks == 0]
         self._settle_idle(idle, retention)
 
-    def free_private(self, pages: Int32Array) -> bool:
-        """Free these pages if each has just the one lock and nobody caches any; False and nothing otherwise."""
-        if np.count_nonzero(self.locks[pages] != 1) or np.count_nonzero(self.refs[pages]):
-            return False
-        self.locks[pages] = 0
-        self._free(pages)
-        return True
-
     def unlock_many(self, pages: Int32Array, retention: int = 0) -> None:
         """Like ``unlock``; the same page may come several times, once for each lock to take."""
+        if np.count_nonzero(self.locks[pages] != 1) == 0 and np.count_nonzero(self.refs[pages]) == 0:
+            self.locks[pages] = 0
+            self._free(pages)
+            return
         np.subtract.at(self.locks, pages, 1)
         idle = pages[self.locks[pages] == 0]
         if len(idle):
@@ -181,8 +177,9 @@ class PagePool:
         self.ids.give(pages)
 
     def _valid(self, pages: Int32Array, stamps: Int64Array) -> BoolArray:
-        fresh: BoolArray = self.stamp[pages] == stamps
-        return fresh & (self.locks[pages] == 0) & (self.refs[pages] > 0) & (self.slot[pages] >= 0)
+        valid: BoolArray = (self.stamp[pages] == stamps) & (self.locks[pages] == 0)
+        valid &= (self.refs[pages] > 0) & (self.slot[pages] >= 0)
+        return valid
 
     def _free(self, pages: Int32Array) -> None:
         if self.doomed:

@@ -209,8 +209,6 @@ class Publisher:
                 return pages[group]
         return None
 
-    # ---- the end of a sequence
-
     def finish(self, row: int) -> None:
         """Publish a closing sequence's last partial block and a checkpoint at its end."""
         sequences = self._sequences

@@ -75,6 +75,8 @@ class SequenceTable:
         self.publish_limit = np.full(num_rows, NEVER, np.int64)
         self.next_stale = np.full(num_rows, NEVER, np.int64)
         self.last_checkpoint = np.zeros(num_rows, np.int64)
+        self.retains = False
+        """Whether any sequence was ever started with a retention of its own."""
         self.retention = np.zeros(num_rows, np.int64)
         self.generation = np.zeros(num_rows, np.int64)
         self.stride = max_seq_len + 8
