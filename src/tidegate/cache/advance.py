@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidegate.base import Closed, Int32Array, Int64Array, InternalError, Retention, StateError
+from tidegate.base import Int32Array, Int64Array, InternalError, Retention
 from tidegate.cache.moves import Move, Mover
 from tidegate.cache.publishing import Publisher
-from tidegate.cache.ranges import scratch, stale
+from tidegate.cache.ranges import stale
 from tidegate.cache.sequences import NEVER, Cursors, Mode, SequenceTable
+from tidegate.cache.settle_rules import SettleRules
 from tidegate.cache.tables import GroupRows
 
 
@@ -19,6 +20,7 @@ class Settler:
         self.rows = rows
         self._windowed = [r for r in rows if r.group.retention is Retention.WINDOW]
         self.sequences = sequences
+        self.rules = SettleRules(rows, sequences)
         self._mover = mover
         self.publisher = publisher
         self._unit = publisher.unit
@@ -30,7 +32,7 @@ class Settler:
         """Settle each row's oldest open step at ``histories``; ``tokens`` became known to it."""
         sequences = self.sequences
         if np.count_nonzero(sequences.ends[0][rows] != histories):
-            self._check(rows, histories)
+            self.rules.check(rows, histories)
         sequences.append_tokens(rows, tokens)
         event = sequences.event[rows]
         due = (histories >= event).nonzero()[0]
@@ -164,17 +166,9 @@ class Settler:
             self.publisher.checkpoint_chunk(row, history)
         self._drop_snapshots(row, old.steps[0].end)
         planned = sequences.mode[row] == Mode.PLANNED and len(old.steps) > 1
-        self.move_back(Move(row, Cursors(history, self.settled_at(row, history), old.steps[1:])))
+        self.move_back(Move(row, Cursors(history, self.rules.settled_at(row, history), old.steps[1:])))
         sequences.mode[row] = Mode.PLANNED if planned else Mode.READY
         self.refresh(row)
-
-    def settled_at(self, row: int, history: int) -> int:
-        """Return ``D`` after the oldest open step settles at ``history``."""
-        sequences = self.sequences
-        settled = int(sequences.settled[row])
-        if history == sequences.history[row]:
-            return settled
-        return max(settled, min(history, int(sequences.ends[0, row]) - self._rewind))
 
     def _drop_snapshots(self, row: int, end: int) -> None:
         """Pages of snapshots by steps up to the one that ended at ``end``: a checkpoint keeps them, or they go."""
@@ -231,50 +225,3 @@ class Settler:
                 if page >= 0 and (rows.pool.locks[page] > 1 or rows.pool.refs[page] > 0):
                     return True
         return False
-
-    # ---- checks
-
-    def _check(self, rows: Int64Array, histories: Int64Array) -> None:
-        """Refuse misuse; rows that settle short of their step get the closer look."""
-        sequences = self.sequences
-        for row, history in zip(rows.tolist(), histories.tolist(), strict=True):
-            if sequences.mode[row] == Mode.FREE:
-                raise Closed(f"row {row} is not an active sequence")
-            if not sequences.num_open[row]:
-                raise StateError(f"row {row} has no dispatched step to settle")
-            begin, end = int(sequences.history[row]), int(sequences.ends[0, row])
-            if not begin <= history <= end:
-                raise StateError(f"row {row} cannot settle at {history}: its oldest open step spans {begin} … {end}")
-            self.check_settle(row, history)
-        for row, history in zip(rows.tolist(), histories.tolist(), strict=True):
-            if history != sequences.ends[0, row]:
-                sequences.event[row] = 0
-
-    def check_settle(self, row: int, history: int) -> None:
-        """A step whose scratch holds part of what would be kept cannot end there."""
-        sequences = self.sequences
-        begin, end = int(sequences.history[row]), int(sequences.ends[0, row])
-        if history == end:
-            return
-        if sequences.num_open[row] > 1 and history < end - self._rewind:
-            raise StateError(
-                f"row {row} cannot settle at {history}: later steps are open, and only {self._rewind} positions of "
-                f"the one ending at {end} can be taken back"
-            )
-        if history == begin:
-            return
-        if self._has_state:
-            raise StateError(f"row {row} has state layers: its step can settle at {begin} or {end} only")
-        settled = self.settled_at(row, history)
-        if not sequences.scratch_ok[row, 0]:
-            return
-        for group in self._windowed:
-            block = group.group.block_tokens
-            first, last = scratch(sequences.steps(row)[0].begin, end, group.group.rule)
-            kept = min(last, -(-history // block))
-            gone = stale(settled, group.group.rule)
-            if first < kept and not (gone[0] <= first and kept <= gone[1]):
-                raise StateError(
-                    f"row {row} cannot settle at {history}: blocks {first} … {kept - 1} of group {group.group.group_id} "
-                    f"were scratch; only the last {self._rewind} positions of a step can be taken back"
-                )

@@ -1,4 +1,4 @@
-"""Ends many sequences at once: their open leaves become plain nodes, with tails and checkpoints, in few array operations."""
+"""Ends many sequences at once: open leaves become plain nodes, with tails and checkpoints, in few array operations."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ STATE_BLOCK = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class LayerGroup:
-    """Layers with one retention rule. ``rule`` feeds ``cache.ranges``; ``pools`` are its views in ``KVLayout`` order."""
+    """Layers with one retention rule. ``rule`` is what the functions of ``cache.ranges`` take."""
 
     group_id: int
     retention: Retention

@@ -1,7 +1,7 @@
 """The only door of the cache.
 
-Batch calls take ``rows``: distinct ints in ``[0, max_sequences)``, one per active sequence, as int64 arrays. A waiting or
-suspended request is a ``Candidate`` and owns nothing. Single-threaded by contract.
+Batch calls take ``rows``: distinct ints in ``[0, max_sequences)``, one per active sequence, as int64 arrays. A waiting
+or suspended request is a ``Candidate`` and owns nothing. Single-threaded by contract.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class KVCacheManager:
         retention: int = 0,
         declared: SequenceOf[int] = (),
     ) -> Candidate:
-        """Return a waiting request over these token ids. ``declared`` are prefix lengths worth keeping (see the config).
+        """Return a waiting request over these token ids. ``declared`` are prefix lengths worth keeping.
 
         Pages of higher ``retention`` (0 … 100) are kept longer. Raises ``ConfigError`` for illegal tokens.
         """

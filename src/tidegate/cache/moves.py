@@ -19,8 +19,8 @@ GroupRun = tuple[int, Range]
 
 @dataclass(slots=True)
 class Move:
-    """``row`` goes to ``cursors``. ``acquire``/``release`` are runs of blocks, ``copies`` blocks to replace by a private
-    copy, ``scratch`` changes in scratch slots, ``snapshots`` the state groups that copy their page after the step.
+    """``row`` goes to ``cursors``. ``acquire``/``release`` are runs of blocks, ``copies`` blocks to replace by a
+    private copy, ``scratch`` changes in scratch slots, ``snapshots`` the state groups that copy their page after it.
 
     ``row`` is -1 until a candidate gets one; its match gives the pages it starts with.
     """

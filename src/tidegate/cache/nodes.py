@@ -9,8 +9,8 @@ its sequence closed.
 A running sequence publishes through an *open leaf*: ``row >= 0``, its content is read from the sequence's arrays and
 its length is ``published - start``. It becomes a plain node when another sequence reaches it or its own closes.
 
-Windowed and state pages are kept by *checkpoints*: at ``h``, the pages a sequence continuing at ``h`` needs. A checkpoint
-is listed in every node that its windows reach into, and goes as a whole.
+Windowed and state pages are kept by *checkpoints*: at ``h``, the pages a sequence continuing at ``h`` needs. A
+checkpoint is listed in every node that its windows reach into, and goes as a whole.
 """
 
 from __future__ import annotations

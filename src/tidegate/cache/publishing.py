@@ -160,7 +160,7 @@ class Publisher:
         self._sequences.last_checkpoint[row] = position
 
     def _locate(self, row: int, position: int) -> Node | None:
-        """The node on the row's path that contains ``position`` (as an end); None where the tree's text is another's."""
+        """The node on the row's path that contains ``position``; None where the tree's text is another's."""
         sequences = self._sequences
         node = sequences.leaf[row]
         if node is None or position <= node.start:

@@ -33,7 +33,7 @@ class Rewinder:
             raise StateError(f"num_known={keep} of row {row} must be in [{history}, {known}]")
         if not (settled <= history or self._keeps(row, history)) or history > current:
             raise StateError(
-                f"cannot rewind row {row} to {history}: its windows only keep what queries at {settled} … {current} read"
+                f"cannot rewind row {row} to {history}: its windows keep what queries at {settled} … {current} read"
             )
         if self._has_state and history not in (0, current) and self._publisher.state_pages(row, history) is None:
             raise StateError(f"cannot rewind row {row} to {history}: its state layers keep no snapshot there")

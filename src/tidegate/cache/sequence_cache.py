@@ -86,11 +86,11 @@ class Sequence:
             raise RequestTooLong(f"capacity={target} is above max_seq_len={sequences.max_seq_len}")
         if history == old.history:
             return self._retarget(row, (history, old.settled), target, allow_swa_scratch_reuse)
-        self._core.settler.check_settle(row, history)
+        self._core.settler.rules.check_settle(row, history)
         return self._settle_and_retarget(row, history, target, allow_swa_scratch_reuse)
 
     def resume(self) -> bool:
-        """Become active at the longest reusable prefix; False, nothing changed, without a row or above the resume gate."""
+        """Become active at the longest reusable prefix; False without a free row or above the resume gate."""
         if self._closed:
             raise Closed("the sequence is closed")
         if self._row >= 0:
@@ -128,7 +128,7 @@ class Sequence:
     def _settle_and_retarget(self, row: int, history: int, target: int, scratch: bool) -> bool:
         """Price the whole change first; settling itself never needs pages, so it can then go first."""
         core = self._core
-        settled = (history, core.settler.settled_at(row, history))
+        settled = (history, core.settler.rules.settled_at(row, history))
         if not self._manager.quote().accept_move(self._priced(row, settled, target, scratch), row):
             return False
         core.settler.advance(np.array([row]), np.array([history]), np.full(1, -1, np.int32))

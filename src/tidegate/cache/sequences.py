@@ -48,9 +48,9 @@ class Mode(IntEnum):
 class SequenceTable:
     """Columns indexed by row. ``tokens`` is int32 ``[num_rows, max_seq_len + slack]``, known up to ``known``.
 
-    ``border`` is the largest capacity that needs no closer look, -1 unless the row is ready; ``event`` the least history
-    at which settling is more than moving cursors, 0 when it always is; ``ends[i]`` are the rows' i-th open steps' ends,
-    -1 where there is none.
+    ``border`` is the largest capacity that needs no closer look, -1 unless the row is ready; ``event`` the least
+    history at which settling is more than moving cursors, 0 when it always is; ``ends[i]`` are where the rows' i-th
+    open steps end, -1 where there is none.
     """
 
     def __init__(self, num_rows: int, max_seq_len: int, max_open: int) -> None:

@@ -1,4 +1,4 @@
-"""How many slots each pool group gets, and what fits into them. One set of formulas for floors, planner and refusals."""
+"""How many slots each pool group gets, and what fits: one set of formulas for floors, planner and refusals."""
 
 from __future__ import annotations
 
@@ -144,6 +144,6 @@ def _too_small(config: KVCacheConfig, grouping: Grouping, pool_group: int, numbe
     )
     asked = f"pool_slots gives {have}" if config.pool_slots else f"device_bytes={config.device_bytes} gives {have}"
     return (
-        f"pool group {pool_group} needs at least {need} slots of {size} bytes ({need * size} bytes) so that one sequence "
-        f"can run, but {asked}; it serves {kinds}. Raise the quota"
+        f"pool group {pool_group} needs at least {need} slots of {size} bytes ({need * size} bytes) so that one "
+        f"sequence can run, but {asked}; it serves {kinds}. Raise the quota"
     )

@@ -15,7 +15,7 @@ from tidegate.cache.tables import GroupRows
 
 @dataclass(frozen=True, slots=True)
 class CsrTables:
-    """Ragged tables: sequence ``i`` has slots ``indices[indptr[i]:indptr[i+1]]``, the last one filled to ``last_page_len[i]``.
+    """Ragged tables: sequence ``i`` has slots ``indices[indptr[i]:indptr[i+1]]``, the last ``last_page_len[i]`` full.
 
     All int32. Only blocks that own a page are listed; ``first_block[i]`` is the ordinal of the first listed one, so a
     windowed sequence with sinks is not representable and is refused.
