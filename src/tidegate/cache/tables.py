@@ -6,10 +6,12 @@ reads are only ever replaced by equal content or, once no query needs them, by -
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tidegate.base import BAD_PAGE, Int32Array, Int64Array
-from tidegate.cache.groups import LayerGroup
+from tidegate.cache.groups import BufferTable, LayerGroup
 from tidegate.cache.pages import PagePool
 from tidegate.cache.ranges import Range, ceil_div
 
@@ -30,6 +32,7 @@ class GroupRows:
         self.scratch: list[Int32Array | None] = [None] * num_rows
         self.live_scratch = 0
         self.num_scratch = np.zeros(num_rows, np.int64)
+        self._columns: tuple[Int32Array, Int32Array, Int32Array, Int32Array] | None = None
         self.owned = 0
         self.peak_owned = 0
 
@@ -91,6 +94,14 @@ class GroupRows:
         """Return the slots of a sequence's scratch pages, in order."""
         held = self.scratch[row]
         return np.empty(0, np.int32) if held is None else self.pool.slot[held]
+
+    def buffer_columns(self, buffers: Sequence[BufferTable]) -> tuple[Int32Array, Int32Array, Int32Array, Int32Array]:
+        """Return sub-pages per slot, sub-page, scratch stride and scratch sub-page of each buffer, int32 ``[n, 1]``."""
+        if self._columns is None:
+            numbers = [(b.sub_pages, b.sub_page, b.scratch_stride, b.scratch_sub_page) for b in buffers]
+            first, second, third, fourth = np.array(numbers, np.int32).T[:, :, None]
+            self._columns = first, second, third, fourth
+        return self._columns
 
     def _count(self, added: int) -> None:
         self.owned += added

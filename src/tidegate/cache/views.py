@@ -58,19 +58,21 @@ def per_layer(
 ) -> Int32Array:
     """Absolute sub-page indices int32 ``[num_buffers, n, width]``; scratch block ``i`` is in slot ``ids[i // k]``."""
     step_rows, ends = step
-    width = max(1, ceil_div(int(ends.max()), rows_of.group.block_tokens))
+    block = rows_of.group.block_tokens
+    width = max(1, ceil_div(int(ends.max()), block))
+    stride, offset, scratch_stride, scratch_offset = rows_of.buffer_columns(buffers)
+    table: Int32Array = np.full((len(buffers), len(step_rows), width), BAD_PAGE, np.int32)
+    # Windows leave most of a long row empty: only columns in which some row owns a page are converted.
     slots = rows_of.slots[step_rows, :width]
-    stride, offset, scratch_stride, scratch_offset = (
-        np.array([getattr(b, name) for b in buffers], np.int32)[:, None, None]
-        for name in ("sub_pages", "sub_page", "scratch_stride", "scratch_sub_page")
-    )
-    table: Int32Array = np.where(slots[None] >= 0, slots[None] * stride + offset, np.int32(BAD_PAGE)).astype(np.int32)
+    used = np.flatnonzero((slots >= 0).any(axis=0))
+    if len(used):
+        part = slots[:, used]
+        table[:, :, used] = np.where(part >= 0, part[None] * stride[:, :, None] + offset[:, :, None], np.int32(BAD_PAGE))
     factor = rows_of.group.scratch_per_slot
     for i, (begin, end) in ranges:
         order = np.arange(end - begin, dtype=np.int32)
         ids = rows_of.scratch_slots(int(step_rows[i]))[order // factor]
-        places = ids[None] * stride[:, 0] + order % factor * scratch_stride[:, 0] + scratch_offset[:, 0]
-        table[:, i, begin:end] = places
+        table[:, i, begin:end] = ids * stride + order % factor * scratch_stride + scratch_offset
     return table
 
 
