@@ -47,8 +47,8 @@ from tidegate.cache.publishing import Publisher
 from tidegate.cache.radix_tree import RadixTree
 from tidegate.cache.reservation import Reservation
 from tidegate.cache.reuse import ReuseControl
-from tidegate.cache.step_changes import StepChanges
 from tidegate.cache.settle_rules import SettleRules
+from tidegate.cache.step_changes import StepChanges
 from tidegate.cache.tables import GroupRows
 from tidegate.testing.cache_rules import take_steps
 from tidegate.testing.cache_walk import CacheWalk
