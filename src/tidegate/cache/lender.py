@@ -15,6 +15,7 @@ from tidegate.cache.pruning import TreePruner
 from tidegate.cache.tables import GroupRows
 
 _NO_PAGES = np.empty(0, np.int32)
+_BATCH = 64
 
 
 class Lender:
@@ -29,6 +30,7 @@ class Lender:
         self._at = [0] * len(pools)
         self._free: list[Int32Array | None] = [None] * len(pools)
         self._loans: list[tuple[int, Int32Array, Int32Array]] = []
+        self._spare: list[tuple[int, Int32Array]] = []
         self._released: list[tuple[int, Int32Array]] = []
 
     def release(self, group: int, pages: Int32Array) -> None:
@@ -66,10 +68,14 @@ class Lender:
         for source in (private, None, cached):
             if not need:
                 break
-            pages = pool.pop(need) if source is None else source[:need]
-            need -= len(pages)
-            slots.append(pool.doom(pages))
-            self._loans.append((pool_group, pages, slots[-1]))
+            # Dropping owners costs the same for one page as for many, so evictions of a large pool go in batches.
+            pages = pool.pop(max(need, min(_BATCH, pool.num_slots // 256))) if source is None else source[:need]
+            lent = pool.doom(pages)
+            self._loans.append((pool_group, pages, lent))
+            slots.append(lent[:need])
+            self._spare.append((pool_group, lent[need:]))
+            pool.num_spare += len(pages) - len(slots[-1])
+            need -= len(slots[-1])
         if need:
             raise InternalError(f"pool group {pool_group} is {need} pages short of what was quoted", missing=need)
         return slots
@@ -100,6 +106,8 @@ class Lender:
                 pool.storage.free.give(free)
         for pool_group, pages, slots in self._loans:
             self._pools[pool_group].undoom(pages, slots)
+        for pool_group, spare in self._spare:
+            self._pools[pool_group].num_spare -= len(spare)
 
     def settle(self) -> None:
         """Dispatch, first half: cached pages whose slots were lent leave the tree."""
@@ -115,3 +123,7 @@ class Lender:
             self._pools[pool_group].unlock(pages[::-1])
         for pool_group, pages, _ in self._loans:
             self._pools[pool_group].bury(pages)
+        for pool_group, spare in self._spare:
+            pool = self._pools[pool_group]
+            pool.storage.free.give(spare)
+            pool.num_spare -= len(spare)
