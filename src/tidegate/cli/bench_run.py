@@ -11,7 +11,7 @@ from pathlib import Path
 from tidegate.base import SystemClock
 from tidegate.bench import Load, run_load
 from tidegate.cli.bench_report import BenchReport
-from tidegate.cli.console import progress, show_note, show_table
+from tidegate.cli.console import progress, show_table
 from tidegate.cli.prompt_file import PromptLine
 from tidegate.cli.prompt_source import PromptSource
 from tidegate.cli.served_model import ModelOpener
@@ -45,10 +45,8 @@ class BenchRun:
                 record_file.write(report.json())
 
     def _measure(self, open_model: ModelOpener, lines: list[PromptLine]) -> BenchReport:
-        show_note("opening the model")
         served = open_model(self.settings)
         requests = self.source.requests(lines, served)
-        show_note(f"serving {len(requests)} requests")
         clock = SystemClock()
         with progress(len(requests), "requests") as advance:
             run = run_load(ModelTarget(served, clock, time.sleep), requests, self.load, clock, lambda _: advance())

@@ -51,11 +51,6 @@ def show_log() -> None:
         logger.propagate = False
 
 
-def show_note(text: str) -> None:
-    """Say on stderr what goes on."""
-    print(f"tidegate: {text}", file=sys.stderr, flush=True)
-
-
 def show_error(error: Exception) -> None:
     """Print one paragraph on stderr."""
     print(f"tidegate: {' '.join(str(error).split())}", file=sys.stderr)
