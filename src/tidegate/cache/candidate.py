@@ -20,7 +20,6 @@ class Candidate:
 
     __slots__ = (
         "access",
-        "data",
         "declared",
         "is_admitted",
         "is_resumed",
@@ -33,7 +32,6 @@ class Candidate:
 
     def __init__(self, tokens: Int32Array, scope: ReuseScope, access: Access, retention: int) -> None:
         self.tokens = tokens
-        self.data = tokens.tobytes()
         self.scope = scope
         self.access: Access = access
         self.retention = retention
@@ -55,8 +53,10 @@ class Candidate:
 
 
 def checked_tokens(tokens: npt.ArrayLike, max_seq_len: int) -> Int32Array:
-    """Return ``tokens`` as a private int32 array; ``ConfigError`` names what is wrong with them."""
+    """Return ``tokens`` as an int32 array, itself if it is one; ``ConfigError`` names what is wrong with them."""
     array = np.asarray(tokens)
+    if array.dtype == np.int32 and array.ndim == 1 and 0 < len(array) <= max_seq_len and array.min() >= 0:
+        return array
     if array.ndim != 1 or not len(array):
         raise ConfigError(f"tokens: must be a non-empty list of token ids, got shape {array.shape}")
     if not np.issubdtype(array.dtype, np.integer):

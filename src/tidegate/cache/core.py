@@ -130,7 +130,7 @@ class CacheCore:
         tree = self.tree.find(candidate.scope)
         version = -1 if tree is None else tree.version
         if version != candidate.match_version or tree is None or self._any_doomed():
-            candidate.match = self.matcher.match(candidate.scope, candidate.data)
+            candidate.match = self.matcher.match(candidate.scope, candidate.tokens)
             candidate.match_version = -1 if self._any_doomed() else version
 
     def _any_doomed(self) -> bool:

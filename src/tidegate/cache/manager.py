@@ -80,7 +80,7 @@ class KVCacheManager:
         if type(retention) is not int or not 0 <= retention <= 100:
             raise ConfigError(f"retention={retention!r} must be an integer in [0, 100]")
         checked = checked_tokens(tokens, self.config.max_seq_len)
-        candidate = Candidate(checked, scope, checked_access(access), retention)
+        candidate = Candidate(checked.copy(), scope, checked_access(access), retention)
         if any(type(p) is not int or not 0 < p <= len(checked) for p in declared):
             raise ConfigError(f"declared={list(declared)!r} must be prefix lengths in [1, {len(checked)}]")
         candidate.declared = tuple(sorted(set(declared)))
@@ -90,7 +90,7 @@ class KVCacheManager:
         """Return what the cache holds of these tokens; mutates nothing."""
         if not self.config.enable_prefix_caching:
             return NO_MATCH
-        return self._core.matcher.match(scope, checked_tokens(tokens, self.config.max_seq_len).tobytes())
+        return self._core.matcher.match(scope, checked_tokens(tokens, self.config.max_seq_len))
 
     # ---- stepping
 

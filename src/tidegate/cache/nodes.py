@@ -105,14 +105,13 @@ class Checkpoint:
         self.alive = True
 
 
-def common_tokens(a: bytes, b: bytes) -> int:
-    """Return how many leading int32 tokens two byte strings share."""
-    size = min(len(a), len(b)) // TOKEN_BYTES
-    if not size:
-        return 0
-    differ = np.frombuffer(a, np.int32, size) != np.frombuffer(b, np.int32, size)
-    at = int(differ.argmax())
-    return at if differ[at] else size
+def common_tokens(a: Int32Array, b: Int32Array) -> int:
+    """Return how many leading tokens two token arrays share."""
+    size = min(len(a), len(b))
+    differ = a[:size] != b[:size]
+    if np.count_nonzero(differ) == 0:
+        return size
+    return int(differ.argmax())
 
 
 def list_checkpoint(node: Node, checkpoint: Checkpoint) -> None:

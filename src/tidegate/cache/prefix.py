@@ -49,13 +49,13 @@ class Matcher:
         self._tree = tree
         self._partial = partial
 
-    def match(self, scope: ReuseScope, data: bytes) -> PrefixMatch:
-        """Return the longest reusable prefix of ``data`` (int32 tokens), at least one token short of all of it."""
+    def match(self, scope: ReuseScope, tokens: Int32Array) -> PrefixMatch:
+        """Return the longest reusable prefix of ``tokens``, at least one token short of all of it."""
         scope_tree = self._tree.find(scope)
-        limit = len(data) // TOKEN_BYTES - 1
+        limit = len(tokens) - 1
         if scope_tree is None or limit < 1:
             return NO_MATCH
-        path, raw = self._tree.reader.walk(scope_tree, data)
+        path, raw = self._tree.reader.walk(scope_tree, tokens)
         full = [self._gather(path, raw, i) for i in range(len(self._tree.full))]
         raw = min(self._without_doomed(full, raw), limit)
         if raw <= 0:
@@ -97,7 +97,7 @@ class Matcher:
             if found is not None:
                 return candidate, found, granular if candidate == border else "its last block is shared"
         reason = "a windowed or state group keeps no checkpoint there"
-        best, found = self._any_checkpoints(path, raw, candidates)
+        best, found = self._any_checkpoints(path, raw)
         return best, found, reason
 
     def _one_checkpoint(self, path: Path, length: int) -> list[tuple[Held, ...]] | None:
@@ -133,10 +133,12 @@ class Matcher:
             runs.insert(0, (0, kept[:sinks]))
         return tuple(runs)
 
-    def _any_checkpoints(self, path: Path, raw: int, candidates: list[int]) -> tuple[int, list[tuple[Held, ...]]]:
+    def _any_checkpoints(self, path: Path, raw: int) -> tuple[int, list[tuple[Held, ...]]]:
         """Find the longest length whose blocks the checkpoints together keep: all borders, at once."""
         unit = self._tree.unit
-        lengths = np.array(sorted({*candidates, *range(unit, raw + 1, unit)}), np.int64)
+        lengths = np.arange(unit, raw + 1, unit, dtype=np.int64)
+        if self._partial and raw % unit:
+            lengths = np.append(lengths, raw)
         if not len(lengths):
             return 0, []
         possible = np.ones(len(lengths), np.bool_)

@@ -83,7 +83,8 @@ class Publisher:
                 return
             if child.row >= 0:
                 tree.close_leaf(child)
-            same = common_tokens(content, child.data) // tree.unit * tree.unit
+            same = common_tokens(np.frombuffer(content, np.int32), np.frombuffer(child.data, np.int32))
+            same -= same % tree.unit
             if position + same < min(target, child.end):
                 child = tree.split(child, position + same)
             if not self._adopt(row, child, position, position + same):
@@ -247,7 +248,7 @@ class Publisher:
             return None
         tail = sequences.tokens[row, begin:history].tobytes()
         if node.end > begin:
-            if common_tokens(tail, node.data[(begin - node.start) * TOKEN_BYTES :]) * TOKEN_BYTES == len(tail):
+            if node.data[(begin - node.start) * TOKEN_BYTES :].startswith(tail):
                 return node
             node = tree.split(node, begin)
         older = tree.reader.holder_of_tail(node, tail)

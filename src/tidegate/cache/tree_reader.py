@@ -5,10 +5,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
+import numpy as np
+
 from tidegate.base import Int32Array
 from tidegate.cache.nodes import TOKEN_BYTES, Node, ScopeTree, common_tokens
 from tidegate.cache.sequences import SequenceTable
 from tidegate.cache.tables import GroupRows
+
+_SHORT = 1 << 14
+"""Tokens up to which copying and comparing bytes beats array operations."""
+
+
+def _array(data: bytes) -> Int32Array:
+    return np.frombuffer(data, np.int32)
 
 
 class TreeReader:
@@ -17,7 +26,7 @@ class TreeReader:
     def __init__(self, full: list[GroupRows], sequences: SequenceTable, unit: int) -> None:
         self._full = full
         self._sequences = sequences
-        self._unit_bytes = unit * TOKEN_BYTES
+        self._unit = unit
 
     def content(self, node: Node) -> bytes:
         """Return the tokens of a node's whole units."""
@@ -35,33 +44,44 @@ class TreeReader:
         stop = int(self._sequences.published[node.row]) // block
         return rows.pages[node.row, node.start // block : stop]
 
-    def walk(self, tree: ScopeTree, data: bytes) -> tuple[list[tuple[Node, int]], int]:
-        """Follow ``data`` as far as it goes: nodes with the tokens matched in each, and their sum."""
-        node, position, unit_bytes = tree.root, 0, self._unit_bytes
+    def walk(self, tree: ScopeTree, tokens: Int32Array) -> tuple[list[tuple[Node, int]], int]:
+        """Follow ``tokens`` as far as they go: nodes with the tokens matched in each, and their sum.
+
+        Short runs are compared as bytes, which has the least overhead; long ones as arrays, which copies nothing.
+        """
+        node, position, unit = tree.root, 0, self._unit
         path: list[tuple[Node, int]] = []
+        data = tokens.tobytes() if len(tokens) <= _SHORT else None
         while node.children is not None:
-            child = node.children.get(data[position : position + unit_bytes])
+            if data is None:
+                child = node.children.get(tokens[position : position + unit].tobytes())
+            else:
+                child = node.children.get(data[position * TOKEN_BYTES : (position + unit) * TOKEN_BYTES])
             if child is None:
                 break
             content = child.data if child.row < 0 else self.content(child)
-            size = len(content)
-            part = data[position : position + size]
-            if part == content and size:
-                path.append((child, size // TOKEN_BYTES))
-                position += size
-                node = child
-                continue
-            if size:
-                same = common_tokens(part, content)
-                path.append((child, same))
-                return path, position // TOKEN_BYTES + same
-            break
-        best, same = self._nearest(node, data[position : position + unit_bytes])
+            size = len(content) // TOKEN_BYTES
+            if not size:
+                break
+            if data is not None:
+                equal = data[position * TOKEN_BYTES : (position + size) * TOKEN_BYTES] == content
+            else:
+                equal = size <= _SHORT and tokens[position : position + size].tobytes() == content
+            if not equal:
+                same = common_tokens(tokens[position : position + size], np.frombuffer(content, np.int32))
+                if same < size:
+                    if same:
+                        path.append((child, same))
+                    return path, position + same
+            path.append((child, size))
+            position += size
+            node = child
+        best, same = self._nearest(node, tokens[position : position + unit].tobytes())
         if best is node:
             path[-1] = (node, path[-1][1] + same)
         elif best is not None:
             path.append((best, same))
-        return path, position // TOKEN_BYTES + same
+        return path, position + same
 
     def _nearest(self, node: Node, key: bytes) -> tuple[Node | None, int]:
         """Return who shares most tokens of a partial unit: a child, or the node by its own tail."""
@@ -70,12 +90,12 @@ class TreeReader:
         if not key:
             return best, same
         if node.tail:
-            same = common_tokens(key, node.tail)
+            same = common_tokens(_array(key), _array(node.tail))
             best = node if same else None
         if node.keys and node.children is not None:
             at = bisect_left(node.keys, key)
             for neighbour in node.keys[max(0, at - 1) : at + 1]:
-                shared = common_tokens(key, neighbour)
+                shared = common_tokens(_array(key), _array(neighbour))
                 if shared > same:
                     best, same = node.children[neighbour], shared
         return best, same
