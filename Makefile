@@ -20,8 +20,8 @@ setup: $(VENV)/.installed
 
 # The stamp is written last, so an interrupted set-up starts again, from a clean environment.
 $(VENV)/.installed: pyproject.toml scripts/install $(wildcard requirements/*.txt)
-	scripts/install
-	touch $@
+	@scripts/install
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info

@@ -87,3 +87,11 @@ def test_an_interrupted_run_writes_nothing(opened: Opened, tmp_path: Path) -> No
     code = opened.run("bench", "--input-len", 8, "--output-len", 1, "--json", tmp_path / "out.json")
 
     assert (code, list(tmp_path.iterdir())) == (130, [])
+
+
+def test_what_is_served_is_said_before_the_tables(opened: Opened, capsys: pytest.CaptureFixture[str]) -> None:
+    opened.run("bench", "--input-len", 8, "--output-len", 4, "--num-requests", 5, "--concurrency", 2, "--window", 64)
+
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("SmolLM2-135M-Instruct, float32: every third layer full, the others window 64 + 4 sinks")
+    assert second == "5 requests: the next when one has ended, at most 2 at once; at most 512 tokens in a step"

@@ -25,6 +25,16 @@ class BenchReport:
     statistics: TargetStatistics
     example: ScratchExample = field(default_factory=ScratchExample)
 
+    def heading(self) -> list[str]:
+        """Return what was served and how, in two lines."""
+        load, num_requests = self.load, len(self.run.outcomes)
+        rate = "the next when one has ended" if load.request_rate is None else f"{load.request_rate:g} a second"
+        places = "" if load.concurrency is None else f", at most {load.concurrency} at once"
+        return [
+            self.settings.describe(),
+            f"{num_requests} requests: {rate}{places}; at most {self.settings.chunk_size} tokens in a step",
+        ]
+
     def tables(self) -> list[Table]:
         """Return what is printed: throughput, latencies, pages."""
         return [self._throughput(), self._latencies(), *([self._pages()] if self.statistics.groups else [])]

@@ -35,6 +35,7 @@ class BenchRun:
             record_file = stack.enter_context(OutputFile(record)) if record else None
             figure_file = stack.enter_context(OutputFile(figure)) if figure else None
             report = self._measure(open_model, lines)
+            print(*report.heading(), sep="\n")
             for table in report.tables():
                 show_table(table, sys.stdout)
             print(*report.notes(), sep="\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,17 @@ def progress(total: int, what: str) -> Iterator[Callable[[], None]]:
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=total)
         yield lambda: bar.advance(task)
+
+
+def show_log() -> None:
+    """Let the library's own log reach stderr: what takes long the first time, and what will be slow."""
+    logger = logging.getLogger("tidegate")
+    logger.setLevel(logging.INFO)
+    if not logger.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("tidegate: %(message)s"))
+        logger.addHandler(handler)
+        logger.propagate = False
 
 
 def show_error(error: Exception) -> None:

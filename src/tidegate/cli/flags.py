@@ -38,13 +38,16 @@ ModelFlag = Annotated[
 AttentionFlag = Annotated[
     Attention,
     typer.Option(
+        metavar="MODE",
         help="full: as trained. hybrid: every third layer full, the others with a window and sink tokens.",
         rich_help_panel=_SERVING,
     ),
 ]
 WindowFlag = Annotated[int, typer.Option(help="Window of the hybrid layers, in tokens.", rich_help_panel=_SERVING)]
 SinksFlag = Annotated[int, typer.Option(help="Sink tokens of the hybrid layers.", rich_help_panel=_SERVING)]
-DtypeFlag = Annotated[Dtype, typer.Option(help="Weights and cache.", rich_help_panel=_SERVING)]
+DtypeFlag = Annotated[
+    Dtype, typer.Option(metavar="DTYPE", help="Weights and cache: float32 or bfloat16.", rich_help_panel=_SERVING)
+]
 BlockSizeFlag = Annotated[int, typer.Option(help="Tokens per block.", rich_help_panel=_SERVING)]
 ChunkSizeFlag = Annotated[int, typer.Option(help="Most prompt tokens in a step.", rich_help_panel=_SERVING)]
 ScratchFlag = Annotated[

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from transformers.utils import logging as transformers_logging
-
 from tidegate.base import Clock, ConfigError, Int32Array, OutOfPages, SystemClock
 from tidegate.bench import TargetStatistics
 from tidegate.cli.page_meter import MeteredEngine
@@ -31,7 +29,6 @@ class RuntimeModel:
     @classmethod
     def open(cls, settings: ModelSettings) -> RuntimeModel:
         """Load the model that the settings name; ``ConfigError`` says what is wrong with them."""
-        transformers_logging.disable_progress_bar()  # stderr is for our own bar and for errors
         context = model_context(settings)
         if settings.attention == "hybrid" and settings.window > context:
             raise ConfigError(

@@ -31,6 +31,15 @@ class ModelSettings:
     kv_cache_memory_bytes: int = 1 << 30
     seed: int = 0
 
+    def describe(self) -> str:
+        """Say in one line which model this is and how it is served."""
+        name = self.model or "SmolLM2-135M-Instruct"
+        layers = "attention as trained"
+        if self.attention == "hybrid":
+            layers = f"every third layer full, the others window {self.window} + {self.sinks} sinks"
+        scratch = "on" if self.scratch else "off"
+        return f"{name}, {self.dtype}: {layers}; blocks of {self.block_size} tokens, scratch {scratch}"
+
     def __post_init__(self) -> None:
         if self.attention not in ATTENTIONS:
             raise ConfigError(f"--attention {self.attention} must be one of {', '.join(ATTENTIONS)}")
