@@ -38,7 +38,7 @@ import pytest
 import tidegate.cache.ranges
 import tidegate.cache.tree_reader
 import tidegate.cache.views
-from tidegate.base import TidegateError
+from tidegate.base import Int32Array, TidegateError
 from tidegate.cache import KVCacheConfig, KVCacheManager, PageCopies, Quote, ReuseScope
 from tidegate.cache.advance import Settler
 from tidegate.cache.moves import Mover
@@ -47,6 +47,7 @@ from tidegate.cache.publishing import Publisher
 from tidegate.cache.radix_tree import RadixTree
 from tidegate.cache.reservation import Reservation
 from tidegate.cache.reuse import ReuseControl
+from tidegate.cache.settle_rules import SettleRules
 from tidegate.cache.step_changes import StepChanges
 from tidegate.cache.tables import GroupRows
 from tidegate.testing.cache_rules import take_steps
@@ -196,8 +197,8 @@ def snapshot_too_late(patch: pytest.MonkeyPatch) -> None:
 def match_one_token_too_long(patch: pytest.MonkeyPatch) -> None:
     common = tidegate.cache.tree_reader.common_tokens  # type: ignore[attr-defined]  # patched where it is used
 
-    def wrong(a: bytes, b: bytes) -> int:
-        return min(common(a, b) + 1, len(a) // 4, len(b) // 4)
+    def wrong(a: Int32Array, b: Int32Array) -> int:
+        return min(common(a, b) + 1, len(a), len(b))
 
     patch.setattr(tidegate.cache.tree_reader, "common_tokens", wrong)
 
@@ -228,7 +229,7 @@ def eviction_takes_a_live_page(patch: pytest.MonkeyPatch) -> None:
 
 @planted
 def settled_cursor_runs_ahead(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Settler, "settled_at", lambda self, row, history: history)
+    patch.setattr(SettleRules, "settled_at", lambda self, row, history: history)
 
 
 @pytest.mark.parametrize("name", BUGS)
@@ -258,7 +259,7 @@ def test_settling_before_publishing_is_caught_by_what_is_reused(monkeypatch: pyt
         return driver.manager.probe(prompt[:17]).reused
 
     assert reused_after_two_chunks() == 16
-    apply, checkpoint = Settler._apply, Publisher.checkpoint_chunk
+    apply, checkpoint = Settler.move_back, Publisher.checkpoint_chunk
     late: list[tuple[object, ...]] = []
     monkeypatch.setattr(Publisher, "checkpoint_chunk", lambda *call: late.append(call))
 
@@ -267,5 +268,5 @@ def test_settling_before_publishing_is_caught_by_what_is_reused(monkeypatch: pyt
         while late:
             checkpoint(*late.pop())  # type: ignore[arg-type]  # the arguments it was called with
 
-    monkeypatch.setattr(Settler, "_apply", settle_first)
+    monkeypatch.setattr(Settler, "move_back", settle_first)
     assert reused_after_two_chunks() < 16
