@@ -67,9 +67,8 @@ def per_layer(
     used = np.flatnonzero((slots >= 0).any(axis=0))
     if len(used):
         part = slots[:, used]
-        table[:, :, used] = np.where(
-            part >= 0, part[None] * stride[:, :, None] + offset[:, :, None], np.int32(BAD_PAGE)
-        )
+        places = part[None] * stride[:, :, None] + offset[:, :, None]
+        table[:, :, used] = np.where(part >= 0, places, np.int32(BAD_PAGE))
     factor = rows_of.group.scratch_per_slot
     for i, (begin, end) in ranges:
         order = np.arange(end - begin, dtype=np.int32)

@@ -81,7 +81,8 @@ class _LazyQueue:
         self._replace(pages, stamps, room)
 
     def _replace(self, pages: Int32Array, stamps: Int64Array, room: int) -> None:
-        size = max(256, 2 * (len(pages) + room))
+        # A quarter of slack keeps repacking amortised and the memory per page small.
+        size = max(256, (len(pages) + room) * 5 // 4)
         new_pages, new_stamps = np.empty(size, np.int32), np.empty(size, np.int64)
         new_pages[: len(pages)], new_stamps[: len(pages)] = pages, stamps
         self._pages, self._stamps, self._head, self._tail = new_pages, new_stamps, 0, len(pages)
