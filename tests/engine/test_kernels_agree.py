@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from tidegate.engine.reference.attention import BufferPages, LayerCall, SequenceSpans
+from tidegate.engine.reference.attention import AttentionKernel, BufferPages, LayerCall, SequenceSpans
 from tidegate.engine.reference.checkpoint import default_cache
 from tidegate.engine.reference.kernel_build import load_kernel_library
 from tidegate.engine.reference.native_attention import NativeAttention
 from tidegate.engine.reference.torch_attention import TorchAttention
+
+Pages = tuple[torch.Tensor, torch.Tensor]
+Scene = tuple[LayerCall, SequenceSpans, Pages, np.ndarray]
 
 
 def native() -> NativeAttention:
@@ -22,7 +26,7 @@ def native() -> NativeAttention:
     return kernel
 
 
-def scene(*, heads: int, kv_heads: int, dim: int, value_dim: int, block: int, dtype: torch.dtype, **rule: object):
+def scene(*, heads: int, kv_heads: int, dim: int, value_dim: int, block: int, dtype: torch.dtype, **rule: Any) -> Scene:
     """Three sequences: a long prefill in the middle, a decode, and a start from nothing, over poisoned pages."""
     generator = torch.Generator().manual_seed(0)
     lengths, starts = [70, 1, 9], [33, 150, 0]
@@ -47,10 +51,12 @@ def scene(*, heads: int, kv_heads: int, dim: int, value_dim: int, block: int, dt
     return call, spans, (keys, values), table
 
 
-def attend(kernel: object, call: LayerCall, spans: SequenceSpans, pages: tuple, table: np.ndarray) -> torch.Tensor:
+def attend(
+    kernel: AttentionKernel, call: LayerCall, spans: SequenceSpans, pages: Pages, table: np.ndarray
+) -> torch.Tensor:
     rows = np.arange(3)
-    buffers = [BufferPages(p.clone(), table, rows, 1, 0) for p in pages]
-    out = kernel.attend(call, spans, *buffers)
+    keys, values = (BufferPages(p.clone(), table, rows, 1, 0) for p in pages)
+    out = kernel.attend(call, spans, keys, values)
     assert torch.isfinite(out).all()
     return out.float()
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 from gguf import GGUFWriter
-from tiny_models import tiny_model
 
+from tests.engine.tiny_models import tiny_model
 from tidegate.base import ConfigError
 from tidegate.engine.reference import EngineOptions, ReferenceEngine, WindowPattern, load_model, open_checkpoint
 

@@ -7,9 +7,9 @@ import copy
 import numpy as np
 import pytest
 import torch
-from paged_run import Paging
-from tiny_models import ARCHITECTURES, tiny_model
 
+from tests.engine.paged_run import Paging
+from tests.engine.tiny_models import ARCHITECTURES, tiny_model
 from tidegate.engine.reference import EngineOptions, ReferenceEngine
 
 PROMPT, CHUNK, DECODE = 300, 64, 40
@@ -18,7 +18,8 @@ TOLERANCE = 1e-4
 
 def dense_logits(model: torch.nn.Module, tokens: np.ndarray) -> torch.Tensor:
     with torch.inference_mode():
-        return model(input_ids=torch.from_numpy(tokens)[None], use_cache=False).logits[0]
+        logits: torch.Tensor = model(input_ids=torch.from_numpy(tokens)[None], use_cache=False).logits[0]
+    return logits
 
 
 def run_mixed(paging: Paging, first: np.ndarray, second: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from paged_run import Paging
-from tiny_models import tiny_model
 
-from tidegate.base import ConfigError, EngineError, KVLayout, StateError
+from tests.engine.paged_run import Paging
+from tests.engine.tiny_models import tiny_model
+from tidegate.base import ConfigError, EngineError, KVLayout, LayerSpec, PoolMemory, StateError
 from tidegate.engine import GroupTables, StepInput
 from tidegate.engine.reference import EngineOptions, ReferenceEngine, WindowPattern
 
@@ -20,17 +22,22 @@ class Recording:
 
     def __init__(self, engine: ReferenceEngine) -> None:
         self.engine = engine
-        self.step: StepInput | None = None
-        self.layout: KVLayout | None = None
+        self.step: StepInput
+        self.layout: KVLayout
+        self.pools: Sequence[PoolMemory]
 
-    def kv_layers(self):
+    @property
+    def vocab_size(self) -> int:
+        return self.engine.vocab_size
+
+    def kv_layers(self) -> tuple[LayerSpec, ...]:
         return self.engine.kv_layers()
 
-    def bind(self, layout, pools):
+    def bind(self, layout: KVLayout, pools: Sequence[PoolMemory]) -> None:
         self.layout, self.pools = layout, pools
         self.engine.bind(layout, pools)
 
-    def forward(self, step: StepInput):
+    def forward(self, step: StepInput) -> torch.Tensor:
         self.step = step
         return self.engine.forward(step)
 
@@ -73,7 +80,6 @@ def test_logits_come_for_the_positions_asked_for_in_their_order(ready: tuple[Pag
     paging, recording = ready
     everything = paging.step([(0, np.array([7, 8, 9]))])
     paging.history[0] -= 3
-    assert recording.step is not None
     wanted = np.array([2, 0], np.int64)
     logits = recording.engine.forward(dataclasses.replace(recording.step, logit_positions=wanted))
     assert torch.allclose(logits, everything[[2, 0]], atol=1e-5)
@@ -83,7 +89,6 @@ def test_logits_come_for_the_positions_asked_for_in_their_order(ready: tuple[Pag
 
 def test_a_block_to_write_without_a_page_is_refused(ready: tuple[Paging, Recording]) -> None:
     _, recording = ready
-    assert recording.step is not None
     broken = recording.step.groups[0].slots.copy()
     broken[0, 1] = -1
     groups = (GroupTables(broken), *recording.step.groups[1:])
@@ -97,7 +102,6 @@ def test_a_block_to_write_without_a_page_is_refused(ready: tuple[Paging, Recordi
 def test_tables_that_point_outside_are_refused(ready: tuple[Paging, Recording]) -> None:
     _, recording = ready
     step = recording.step
-    assert step is not None
     beyond = step.groups[1].slots.copy()
     beyond[0, 0] = 10_000
     with pytest.raises(EngineError, match="beyond its pool"):
@@ -129,9 +133,12 @@ def test_logits_may_be_changed_in_place(ready: tuple[Paging, Recording]) -> None
         ("rows", lambda a: a[:1], "1 rows"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(ready, field: str, change, reason: str) -> None:
+def test_arrays_that_do_not_fit_are_refused(
+    ready: tuple[Paging, Recording], field: str, change: Callable[[np.ndarray], np.ndarray], reason: str
+) -> None:
     _, recording = ready
-    step = dataclasses.replace(recording.step, **{field: change(getattr(recording.step, field))})
+    changed: dict[str, Any] = {field: change(getattr(recording.step, field))}
+    step = dataclasses.replace(recording.step, **changed)
     with pytest.raises(EngineError, match=reason):
         recording.engine.forward(step)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,18 +15,17 @@ from tidegate.engine.sampling import History, LogitBias, SamplingBatch, TokenLis
 DRAWS = 4000
 
 
-def batch(rows: int, **columns: object) -> SamplingBatch:
+def batch(rows: int, **columns: Any) -> SamplingBatch:
     base = SamplingBatch.greedy(rows)
     arrays = {
         name: np.broadcast_to(np.asarray(value, getattr(base, name).dtype), (rows,)).copy()
         for name, value in columns.items()
         if name not in ("history", "bias")
     }
-    others = {name: value for name, value in columns.items() if name in ("history", "bias")}
-    return dataclasses.replace(base, **arrays, **others)
+    return dataclasses.replace(base, **{**columns, **arrays})
 
 
-def frequencies(logits: torch.Tensor, **columns: object) -> np.ndarray:
+def frequencies(logits: torch.Tensor, **columns: Any) -> np.ndarray:
     """Draw many tokens from one distribution, one position each; return how often each came."""
     rows = batch(DRAWS, temperature=columns.pop("temperature", 1.0), positions=np.arange(DRAWS), **columns)
     tokens = sample(logits.expand(DRAWS, -1), rows).tokens
@@ -74,7 +74,7 @@ def test_top_p_is_exact_when_the_nucleus_is_wider_than_the_first_guess() -> None
 
 def test_a_row_does_not_depend_on_its_company() -> None:
     logits = torch.randn(6, 200, generator=torch.Generator().manual_seed(1))
-    columns = {"temperature": 0.9, "top_p": [1, 0.9, 0.5, 1, 0.8, 1], "top_k": [0, 5, 0, 9, 0, 0]}
+    columns: dict[str, Any] = {"temperature": 0.9, "top_p": [1, 0.9, 0.5, 1, 0.8, 1], "top_k": [0, 5, 0, 9, 0, 0]}
     seeds, positions = np.arange(6) * 11, np.arange(6) + 40
     together = sample(logits, batch(6, seeds=seeds, positions=positions, **columns)).tokens
     for order in ([3], [5, 0], [4, 2, 1]):

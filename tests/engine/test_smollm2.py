@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from paged_run import Paging
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tests.engine.paged_run import Paging
 from tidegate.engine.reference import Checkpoint, EngineOptions, ReferenceEngine, WindowPattern
 
 PROMPTS = (
@@ -86,4 +86,5 @@ def _dense_with_mask(path: Path, tokens: np.ndarray, pattern: WindowPattern) -> 
             lambda _module, args, kwargs, bias=bias: (args, {**kwargs, "attention_mask": bias}), with_kwargs=True
         )
     with torch.inference_mode():
-        return model(input_ids=torch.from_numpy(tokens)[None], use_cache=False).logits[0]
+        logits: torch.Tensor = model(input_ids=torch.from_numpy(tokens)[None], use_cache=False).logits[0]
+    return logits

@@ -85,11 +85,12 @@ def tiny_model(
     shape = {k: v for k, v in _SHAPE.items() if not (k == "head_dim" and architecture in _NO_HEAD_DIM)}
     config = AutoConfig.for_model(architecture, **{**shape, "initializer_range": 0.15, **_OWN[architecture], **extra})
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=dtype)
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=dtype)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("sinks"):
                 parameter.normal_(0.0, 2.0)
             elif name.endswith("proj.bias"):
                 parameter.normal_(0.0, 0.2)
-    return model.eval()
+    model.eval()
+    return model

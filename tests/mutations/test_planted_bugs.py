@@ -38,7 +38,7 @@ import pytest
 import tidegate.cache.ranges
 import tidegate.cache.tree_reader
 import tidegate.cache.views
-from tidegate.base import TidegateError
+from tidegate.base import Int32Array, TidegateError
 from tidegate.cache import KVCacheConfig, KVCacheManager, PageCopies, Quote, ReuseScope
 from tidegate.cache.advance import Settler
 from tidegate.cache.moves import Mover
@@ -197,8 +197,8 @@ def snapshot_too_late(patch: pytest.MonkeyPatch) -> None:
 def match_one_token_too_long(patch: pytest.MonkeyPatch) -> None:
     common = tidegate.cache.tree_reader.common_tokens  # type: ignore[attr-defined]  # patched where it is used
 
-    def wrong(a: bytes, b: bytes) -> int:
-        return min(common(a, b) + 1, len(a) // 4, len(b) // 4)
+    def wrong(a: Int32Array, b: Int32Array) -> int:
+        return min(common(a, b) + 1, len(a), len(b))
 
     patch.setattr(tidegate.cache.tree_reader, "common_tokens", wrong)
 

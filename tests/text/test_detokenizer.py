@@ -6,8 +6,9 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from small_tokenizers import byte_level, pieces
+from transformers import PreTrainedTokenizerFast
 
+from tests.text.small_tokenizers import byte_level, pieces
 from tidegate.text import Tokenizer
 from tidegate.text.detokenizer import WindowDetokenizer
 
@@ -17,6 +18,12 @@ TEXTS = ("plain words", "naïve café", "日本語 text", "👩‍👩‍👧 an
 def stream(tokenizer: Tokenizer, tokens: Sequence[int], **options: bool) -> list[str]:
     detokenizer = tokenizer.detokenizer(**options)
     return [*(detokenizer.push([t]) for t in tokens), detokenizer.flush()]
+
+
+def ids(backend: PreTrainedTokenizerFast, *tokens: str) -> list[int]:
+    found = backend.convert_tokens_to_ids(list(tokens))
+    assert isinstance(found, list)
+    return found
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -36,7 +43,7 @@ def test_byte_fallback_holds_a_character_until_it_is_whole() -> None:
 def test_leading_space_is_dropped_once_and_kept_between_words() -> None:
     backend = pieces()
     tokenizer = Tokenizer(backend)
-    tokens = backend.convert_tokens_to_ids(["▁the", "▁tide", "▁gate", "s", "▁the"])
+    tokens = ids(backend, "▁the", "▁tide", "▁gate", "s", "▁the")
     assert "".join(stream(tokenizer, tokens)) == "the tide gates the" == tokenizer.decode(tokens)
 
 
@@ -50,7 +57,7 @@ def test_bytes_that_can_never_be_a_character_do_not_hold_up_what_follows() -> No
     for backend, byte_ids in ((byte_level(), None), (pieces(), 2)):
         tokenizer = Tokenizer(backend)
         alphabet = tokenizer.encode("x") if byte_ids is None else [byte_ids + ord("x")]
-        broken = backend.convert_tokens_to_ids(["ÿ"]) if byte_ids is None else [byte_ids + 0xFF]
+        broken = ids(backend, "ÿ") if byte_ids is None else [byte_ids + 0xFF]
         out = stream(tokenizer, broken * 20 + alphabet * 3)
         assert "".join(out).endswith("xxx")
         assert any(out[:8])

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from small_tokenizers import byte_level
 
+from tests.text.small_tokenizers import byte_level
 from tidegate.base import ConfigError
 from tidegate.text import Tokenizer
 

@@ -37,7 +37,7 @@ class ReferenceEngine:
             raise ConfigError(f"model dtype {model.dtype} is not supported: float32 or bfloat16")
         register_attention()
         model.set_attn_implementation(ATTENTION_NAME)
-        model.eval()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+        model.eval()
         if options.prepack or (options.prepack is None and model.dtype is torch.bfloat16):
             pack_linear_layers(model)
         self._model = model

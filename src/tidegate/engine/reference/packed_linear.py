@@ -20,7 +20,7 @@ class PackedLinear(torch.nn.Module):
     def __init__(self, packed: torch.Tensor, bias: torch.Tensor | None) -> None:
         super().__init__()
         self._packed = packed
-        self._bias = bias
+        self._bias = None if bias is None else bias.detach()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return ``x @ weight.T + bias``."""
@@ -41,7 +41,7 @@ def pack_linear_layers(model: torch.nn.Module) -> int:
         for parent, name, child in targets:
             try:
                 weight = torch.ops.mkldnn._reorder_linear_weight(child.weight.detach(), _ROWS_HINT)
-                layer = PackedLinear(weight, None if child.bias is None else child.bias.detach())
+                layer = PackedLinear(weight, child.bias)
                 layer(child.weight.new_zeros(1, child.in_features))
             except (RuntimeError, AttributeError) as error:
                 _LOG.info("linear layer %s stays unpacked: %s", name, error)
