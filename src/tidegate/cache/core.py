@@ -116,7 +116,17 @@ class CacheCore:
         """Raise ``StateError`` for a row that an undispatched reservation holds."""
         for reservation in self.open:
             if reservation.is_undispatched and np.isin(rows, reservation.touched).any():
-                raise StateError("a row is held by a reservation that is not dispatched: dispatch it or roll it back")
+                raise StateError("a row is held by a reservation that is neither dispatched nor rolled back")
+
+    def check_settleable(self, rows: Int64Array) -> None:
+        """Raise ``StateError`` for a row whose step is not dispatched, or is held by a move that undo would restore."""
+        for reservation in self.open:
+            if reservation.is_undispatched:
+                grown = rows[self.sequences.num_open[rows] < 2]
+                if np.isin(grown, reservation.touched).any() or np.isin(rows, reservation.moved).any():
+                    raise StateError(
+                        "a row is held by a reservation that is not dispatched: dispatch it or roll it back"
+                    )
 
     def lender(self) -> Lender:
         """Return a fresh account of loans."""

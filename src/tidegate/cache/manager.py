@@ -115,8 +115,14 @@ class KVCacheManager:
         """
         rows, histories = np.asarray(rows, np.int64), np.asarray(histories, np.int64)
         if self._core.open:
-            self._core.check_unreserved(rows[self._core.sequences.num_open[rows] < 2])
-        self._core.settler.advance(rows, histories, np.asarray(tokens, np.int32))
+            self._core.check_settleable(rows)
+        known = np.asarray(tokens, np.int32)
+        if histories.shape != rows.shape or known.ndim not in (1, 2) or len(known) != len(rows):
+            raise StateError(
+                f"rows, histories and tokens must be equally long, got {rows.shape}, {histories.shape}, {known.shape}"
+            )
+        self._core.sequences.check_rows(rows)
+        self._core.settler.advance(rows, histories, known)
         self._core.touch()
 
     def rewind(self, rows: Int64Array, histories: Int64Array, num_known: Int64Array | None = None) -> None:
@@ -126,9 +132,9 @@ class KVCacheManager:
         """
         rows, histories = np.asarray(rows, np.int64), np.asarray(histories, np.int64)
         self._idle(rows)
+        self._core.touch()
         for i, (row, history) in enumerate(zip(rows.tolist(), histories.tolist(), strict=True)):
             self._core.rewinder.rewind(row, history, None if num_known is None else int(num_known[i]))
-        self._core.touch()
 
     # ---- leaving
 
@@ -157,7 +163,7 @@ class KVCacheManager:
         if count > len(self._core.sequences.free_rows):
             raise OutOfPages(f"fork needs {count} rows, {len(self._core.sequences.free_rows)} are free", needed=count)
         self._core.touch()
-        return np.array([self._core.lives.fork(row) for _ in range(count)], np.int64)
+        return np.array(self._core.lives.fork(row, count), np.int64)
 
     def create(self, tokens: npt.ArrayLike, scope: ReuseScope = _DEFAULT_SCOPE) -> Sequence:
         """Return a single sequence over a prompt, for embedders that drive one at a time."""
@@ -174,6 +180,7 @@ class KVCacheManager:
         return collect_statistics(self._core)
 
     def _idle(self, rows: Int64Array) -> None:
+        self._core.sequences.check_rows(rows)
         self._core.check_unreserved(rows)
         sequences = self._core.sequences
         mode = sequences.mode[rows]

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.base import Closed, InternalError, OutOfPages, RequestTooLong, StateError, Suspended
-from tidegate.cache.candidate import Candidate
+from tidegate.cache.candidate import Candidate, checked_tokens
 from tidegate.cache.core import CacheCore
 from tidegate.cache.moves import Move
 from tidegate.cache.ranges import OpenStep
-from tidegate.cache.sequences import Cursors
+from tidegate.cache.sequences import Cursors, Mode
 
 if TYPE_CHECKING:
     from tidegate.cache.manager import KVCacheManager
@@ -84,6 +84,10 @@ class Sequence:
             raise StateError(f"capacity={target} must be at least the history {history}")
         if target > sequences.max_seq_len:
             raise RequestTooLong(f"capacity={target} is above max_seq_len={sequences.max_seq_len}")
+        if old.steps and sequences.mode[row] != Mode.PLANNED and history == old.history and target != old.capacity:
+            raise StateError(
+                f"capacity={target}: the step to {old.capacity} is dispatched; settle it with history_length"
+            )
         if history == old.history:
             return self._retarget(row, (history, old.settled), target, allow_swa_scratch_reuse)
         self._core.settler.rules.check_settle(row, history)
@@ -148,7 +152,7 @@ class Sequence:
 
     def append(self, tokens: npt.ArrayLike) -> None:
         """Make tokens known, so that their blocks can be published when they settle."""
-        array = np.asarray(tokens, np.int32).reshape(1, -1)
+        array = checked_tokens(tokens, self._core.config.max_seq_len).reshape(1, -1)
         self._core.sequences.append_tokens(np.array([self.row]), array)
 
     def rewind(self, history: int) -> None:
@@ -166,9 +170,10 @@ class Sequence:
         """End it; idempotent."""
         if self._closed:
             return
-        if self._row >= 0:
-            row = self.row
-            sequences = self._core.sequences
+        sequences = self._core.sequences
+        taken_away = sequences.mode[self._row] == Mode.FREE or sequences.generation[self._row] != self._generation
+        if self._row >= 0 and not taken_away:
+            row = self._row
             if sequences.num_open[row]:
                 self._retarget(row, (int(sequences.history[row]), int(sequences.settled[row])), self.history, True)
             self._manager.close(np.array([row]))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tidegate.base import Int32Array, Int64Array
+from tidegate.base import Int32Array, Int64Array, StateError
 from tidegate.cache.ranges import OpenStep
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class SequenceTable:
         """Whether any sequence was ever started with a retention of its own."""
         self.retention = np.zeros(num_rows, np.int64)
         self.generation = np.zeros(num_rows, np.int64)
+        self._mark = np.zeros(num_rows, np.int64)
         self.stride = max_seq_len + 8
         self.tokens = np.zeros((num_rows, self.stride), np.int32)
         self.flat_tokens = self.tokens.reshape(-1)
@@ -119,6 +120,15 @@ class SequenceTable:
         self.scratch_ok[row, count:] = True
         self.capacity[row] = cursors.capacity
 
+    def check_rows(self, rows: Int64Array) -> None:
+        """Raise ``StateError`` unless these are distinct rows of the table."""
+        if np.count_nonzero((rows < 0) | (rows >= self.num_rows)):
+            raise StateError(f"rows must be in [0, {self.num_rows}), got {rows.min()} … {rows.max()}")
+        place = np.arange(len(rows))
+        self._mark[rows] = place
+        if np.count_nonzero(self._mark[rows] != place):
+            raise StateError("a row is given twice in one call")
+
     def active_rows(self) -> Int64Array:
         """Return the rows in use, ascending."""
         return np.flatnonzero(self.mode)
@@ -145,7 +155,10 @@ class SequenceTable:
         """Append known tokens, int32 ``[n]`` or ``[n, m]`` where trailing -1 marks none."""
         known = self.known[rows]
         places = rows * self.stride
-        for column in (tokens,) if tokens.ndim == 1 else tokens.T:
+        columns = (tokens,) if tokens.ndim == 1 else tuple(tokens.T)
+        for column in columns:
+            if np.count_nonzero((known >= self.stride) & (column >= 0)):
+                raise StateError(f"more tokens than max_seq_len={self.max_seq_len} allows")
             if np.count_nonzero(column < 0) == 0:
                 self.flat_tokens[places + known] = column
                 known += 1

@@ -58,6 +58,7 @@ class _Undo:
     scratch_added: list[tuple[int, int]] = field(default_factory=list)
     scratch_cut: list[tuple[int, Int32Array]] = field(default_factory=list)
     snapshots: dict[int, int] = field(default_factory=dict)
+    dropped_snapshot: tuple[int, dict[int, int]] | None = None
 
 
 @dataclass(slots=True)
@@ -85,6 +86,11 @@ class StepChanges:
         """The account of pages taken and lent."""
         return self._lender
 
+    @property
+    def moved_rows(self) -> list[int]:
+        """Rows that were changed through a move."""
+        return [undo.move.row for undo in self._moves]
+
     def apply(self, steps: list[Growth | Move], needs: list[int], victims: list[int]) -> None:
         """Apply a quote's steps, in order."""
         for step in steps:
@@ -107,6 +113,10 @@ class StepChanges:
         later = any((sequences.capacity[u.growth.rows] != u.growth.capacities).any() for u in self._growths)
         if later or any(u.move.row >= 0 and sequences.capacity[u.move.row] != u.move.end for u in self._moves):
             raise StateError("a later open step of these sequences must be rolled back first")
+        if any(np.count_nonzero(sequences.num_open[u.growth.rows] == 0) for u in self._growths) or any(
+            u.move.cursors.steps and sequences.num_open[u.move.row] == 0 for u in self._moves
+        ):
+            raise StateError("the step has been settled: it cannot be rolled back any more")
         if not dispatched:
             self._lender.give_back()
         for growth in reversed(self._growths):
@@ -118,8 +128,8 @@ class StepChanges:
                 self._undo_move(move)
 
     def _lock_match(self, move: Move) -> None:
-        assert move.candidate is not None
-        for rows, runs in zip(self._host.rows, move.candidate.match.held, strict=False):
+        held = move.candidate.match.held if move.candidate is not None else ()
+        for rows, runs in zip(self._host.rows, held, strict=False):
             for _, pages in runs:
                 rows.pool.lock(pages)
 
@@ -130,6 +140,11 @@ class StepChanges:
             undo = _Undo(move, _NOWHERE, Mode.FREE)
         else:
             undo = _Undo(move, sequences.cursors(move.row), int(sequences.mode[move.row]))
+        pending = self._host.pending_snapshots.get(move.row)
+        if undo.mode == Mode.PLANNED and pending and pending[-1][0] == undo.cursors.capacity:
+            undo.dropped_snapshot = pending.pop()
+            for group, page in undo.dropped_snapshot[1].items():
+                self._lender.release(group, np.array([page], np.int32))
         for group, run in move.release:
             pages = self._host.rows[group].take_run(move.row, run)
             undo.removed.append((group, run, pages))
@@ -278,6 +293,8 @@ class StepChanges:
         for group, run, pages in undo.removed:
             host.rows[group].put_run(row, run, pages)
         self._drop_snapshots(undo, dispatched=False)
+        if undo.dropped_snapshot is not None:
+            host.pending_snapshots.setdefault(row, []).append(undo.dropped_snapshot)
         if move.candidate is not None:
             move.candidate.is_admitted = False
             host.lives.drop(np.array([row]))
