@@ -22,7 +22,7 @@ from tidegate.request import RequestOutput, SamplingParams
 from tidegate.runtime import LLM
 
 ARCHITECTURES = ("llama", "windowed llama", "mistral", "gemma3_text", "gpt_oss", "qwen3")
-PROMPTS, CHUNK, DECODE, BLOCK = (300, 300, 217), 64, 40, 16
+PROMPTS, CHUNK, DECODE, BLOCK = (300, 286, 217), 64, 40, 16  # 286: the last query that reads its window's oldest page
 TOLERANCE = 1e-4
 GREEDY = SamplingParams(temperature=0.0)
 SETTINGS: dict[str, dict[str, Any]] = {
