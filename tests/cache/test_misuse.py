@@ -156,7 +156,11 @@ def test_a_failed_batch_leaves_no_valid_quote_behind() -> None:
 
 def test_forks_are_made_all_or_none() -> None:
     cache = manager(
-        layers=stacked(full(), state()), separate_pools=True, pool_slots=(12, 3), enable_prefix_caching=False
+        layers=stacked(full(), state()),
+        separate_pools=True,
+        pool_slots=(12, 3),
+        max_sequences=5,
+        enable_prefix_caching=False,
     )
     rows = start(cache, [1] * 6)
 

@@ -69,10 +69,12 @@ class _GrowthUndo:
 
 
 class StepChanges:
-    """One reservation's changes. ``pins`` are pages locked until their copies are ordered."""
+    """One reservation's changes. ``pins`` are pages locked until their copies are ordered, ``moved_rows`` the rows whose
+    cursors an undo puts back as they were."""
 
     def __init__(self, host: ReservationHost) -> None:
         self.admitted: list[tuple[Candidate, int]] = []
+        self.moved_rows: list[int] = []
         self.pins: list[tuple[int, int]] = []
         self.copies: list[tuple[int, int, int]] = []
         self.snapshots: list[tuple[int, int, int]] = []
@@ -85,11 +87,6 @@ class StepChanges:
     def lender(self) -> Lender:
         """The account of pages taken and lent."""
         return self._lender
-
-    @property
-    def moved_rows(self) -> list[int]:
-        """Rows that were changed through a move."""
-        return [undo.move.row for undo in self._moves]
 
     def apply(self, steps: list[Growth | Move], needs: list[int], victims: list[int]) -> None:
         """Apply a quote's steps, in order."""
@@ -104,6 +101,7 @@ class StepChanges:
         for step in steps:
             if isinstance(step, Move):
                 self._apply_move(next(moves))
+                self.moved_rows.append(step.row)
             else:
                 self._apply_growth(step)
 
@@ -236,7 +234,7 @@ class StepChanges:
             host.pending_snapshots.setdefault(row, []).append((move.end, undo.snapshots))
         if move.candidate is not None:
             host.lives.start(row, move.candidate)
-        self._set_cursors(row, move.cursors, self._mode_of(len(move.cursors.steps)))
+        self._set_cursors(row, move.cursors, Mode.READY if len(move.cursors.steps) < sequences.max_open else Mode.FULL)
 
     def _private_copy(self, undo: _Undo, group: int, block: int) -> None:
         rows = self._host.rows[group]
@@ -251,9 +249,6 @@ class StepChanges:
         self._host.sequences.set_cursors(row, cursors)
         self._host.sequences.mode[row] = mode
         self._host.settler.refresh(row)
-
-    def _mode_of(self, num_open: int) -> Mode:
-        return Mode.READY if num_open < self._host.sequences.max_open else Mode.FULL
 
     def _give(self, group: int, pages: Int32Array, *, dispatched: bool) -> None:
         pool = self._host.rows[group].pool
