@@ -21,6 +21,7 @@ from tidegate.cache.moves import Move
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.quote import CacheState, Growth
 from tidegate.cache.sequences import Cursors, Mode
+from tidegate.cache.tables import GroupRows
 
 
 class ReservationHost(CacheState, Protocol):
@@ -69,8 +70,8 @@ class _GrowthUndo:
 
 
 class StepChanges:
-    """One reservation's changes. ``pins`` are pages locked until their copies are ordered, ``moved_rows`` the rows whose
-    cursors an undo puts back as they were."""
+    """One reservation's changes. ``pins`` are pages locked until their copies are ordered, ``moved_rows`` the
+    rows whose cursors an undo puts back as they were."""
 
     def __init__(self, host: ReservationHost) -> None:
         self.admitted: list[tuple[Candidate, int]] = []
@@ -164,7 +165,7 @@ class StepChanges:
             unit = self._host.smallest_block
             border = sequences.border[crossing]
             if growth.counts:
-                self._place_blocks(growth, crossing, placed)
+                _place_blocks(self._host.rows, self._lender, (growth, crossing), placed)
                 limit = (growth.capacities[growth.crossing] + (unit - 1)) // unit * unit
                 sequences.border[crossing] = np.minimum(limit, sequences.max_seq_len)
             else:
@@ -192,16 +193,6 @@ class StepChanges:
                 if not placed:
                     index = crossing * rows_of.stride + blocks
                 rows_of.put(index, *self._lender.take_with_slots(rows_of.pool_group, len(index)))
-                placed.append((group, index))
-
-    def _place_blocks(self, growth: Growth, crossing: Int64Array, placed: list[tuple[int, Int64Array]]) -> None:
-        for group, rows_of in enumerate(self._host.rows):
-            old, counts = growth.old[group], growth.counts[group]
-            total = int(counts.sum())
-            if total:
-                offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-                index = np.repeat(crossing * rows_of.stride + old, counts) + offsets
-                rows_of.put(index, *self._lender.take_with_slots(rows_of.pool_group, total))
                 placed.append((group, index))
 
     def _apply_move(self, undo: _Undo) -> None:
@@ -322,6 +313,24 @@ class StepChanges:
             rows = host.rows[group]
             rows.pool.unlock(rows.cut_scratch(row, int(rows.num_scratch[row]) + change))
         self._set_cursors(row, back.cursors, Mode.READY)
+
+
+def _place_blocks(
+    rows: list[GroupRows],
+    lender: Lender,
+    grown: tuple[Growth, Int64Array],
+    placed: list[tuple[int, Int64Array]],
+) -> None:
+    """Hand out any number of blocks to each crossing row."""
+    growth, crossing = grown
+    for group, rows_of in enumerate(rows):
+        old, counts = growth.old[group], growth.counts[group]
+        total = int(counts.sum())
+        if total:
+            offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+            index = np.repeat(crossing * rows_of.stride + old, counts) + offsets
+            rows_of.put(index, *lender.take_with_slots(rows_of.pool_group, total))
+            placed.append((group, index))
 
 
 _EMPTY = np.empty(0, np.int64)
