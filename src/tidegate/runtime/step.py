@@ -122,8 +122,8 @@ class StepLoop:
         sequences = self._scheduler.sequences
         step = self._scheduler.start(prepared.plan, prepared.reservation, now=now)
         sampled, drawn = np.flatnonzero(step.samples), Future[Drawn]()
-        self._manager.copy_pages(prepared.pages.copies)
         try:
+            self._manager.copy_pages(prepared.pages.copies)
             for row in step.rows[len(step.rows) - step.num_admitted :].tolist():
                 self._drawer.enter(row, sequences.request(row), int(sequences.order[row]))
             drawn = self._worker.submit(self._job(step, sampled, engine_step(step, prepared.pages, sequences)))
