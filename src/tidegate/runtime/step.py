@@ -150,8 +150,12 @@ class StepLoop:
 
     def _give_up(self, prepared: _Prepared | None) -> None:
         """Undo a dispatched step that was never launched; its rows keep their private copies, so these are made."""
-        if prepared is not None:
-            self._manager.copy_pages(prepared.pages.copies)
+        if prepared is None:
+            return
+        try:
+            if prepared.pages.copies:
+                self._manager.copy_pages(prepared.pages.copies)
+        finally:
             prepared.reservation.rollback()
 
     def _land(self, flight: _Flight, prepared: _Prepared | None) -> StepReport:
