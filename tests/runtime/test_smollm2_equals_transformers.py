@@ -190,7 +190,7 @@ def test_overlapped_steps(matrix: Matrix, serve: Open, check: Check) -> None:
     check(complete(llm, matrix))
 
 
-@pytest.mark.parametrize("overlap", [False, True], ids=["", "overlap"])
+@pytest.mark.parametrize("overlap", [False, True], ids=["plain", "overlap"])
 def test_in_a_pool_so_tight_that_requests_are_suspended(
     matrix: Matrix, serve: Open, check: Check, overlap: bool
 ) -> None:
