@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tidegate.base import Int32Array, Int64Array
+from tidegate.base import Int32Array, Int64Array, StateError
+from tidegate.cache.door import RowDoor
 from tidegate.cache.ranges import OpenStep
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class SequenceTable:
         self.num_rows = num_rows
         self.max_seq_len = max_seq_len
         self.max_open = max_open
+        self.door = RowDoor(num_rows)
         self.mode = np.zeros(num_rows, np.int8)
         self.capacity = np.zeros(num_rows, np.int64)
         self.border = np.full(num_rows, -1, np.int64)
@@ -144,6 +146,7 @@ class SequenceTable:
     def append_tokens(self, rows: Int64Array, tokens: Int32Array) -> None:
         """Append known tokens, int32 ``[n]`` or ``[n, m]`` where trailing -1 marks none."""
         known = self.known[rows]
+        self._check_room(known, tokens)
         places = rows * self.stride
         for column in (tokens,) if tokens.ndim == 1 else tokens.T:
             if np.count_nonzero(column < 0) == 0:
@@ -154,3 +157,12 @@ class SequenceTable:
                 self.flat_tokens[places[have] + known[have]] = column[have]
                 known += have
         self.known[rows] = known
+
+    def _check_room(self, known: Int64Array, tokens: Int32Array) -> None:
+        """Refuse tokens that would run into the next row's."""
+        if tokens.ndim > 1:
+            is_over = known + np.count_nonzero(tokens >= 0, axis=1) > self.stride
+        else:
+            is_over = known >= self.stride
+        if np.count_nonzero(is_over) and (tokens[is_over] >= 0).any():
+            raise StateError(f"tokens: a row would know more than max_seq_len={self.max_seq_len} of them")
