@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tidegate.base import Closed, Int64Array, OutOfPages, RequestTooLong, StateError
+from tidegate.base import Closed, ConfigError, Int64Array, OutOfPages, RequestTooLong, StateError
 from tidegate.cache import KVCacheConfig, KVCacheManager
 from tidegate.testing.layouts import full, stacked, state, window
 
@@ -71,7 +71,7 @@ def test_more_tokens_than_a_row_holds_are_refused() -> None:
 
     with pytest.raises(StateError, match="max_seq_len"):
         cache.advance(rows, np.array([9]), np.ones((1, 64), np.int32))
-    with pytest.raises(StateError, match="equally long"):
+    with pytest.raises(ConfigError, match="tokens"):
         cache.advance(rows, np.array([9]), [1, 2])
 
 
@@ -87,7 +87,7 @@ def test_rows_are_distinct_and_in_range(rows: list[int]) -> None:
         lambda: cache.close(given),
         lambda: cache.suspend(given),
     ):
-        with pytest.raises(StateError):
+        with pytest.raises(ConfigError, match="rows"):
             call()
     cache.audit()
 

@@ -31,7 +31,7 @@ class Settler:
     def advance(self, rows: Int64Array, histories: Int64Array, tokens: Int32Array) -> None:
         """Settle each row's oldest open step at ``histories``; ``tokens`` became known to it."""
         sequences = self.sequences
-        if np.count_nonzero(sequences.ends[0][rows] != histories):
+        if np.count_nonzero(sequences.ends[0][rows] != histories) or np.count_nonzero(histories < 0):
             self.rules.check(rows, histories)
         sequences.append_tokens(rows, tokens)
         event = sequences.event[rows]

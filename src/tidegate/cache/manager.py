@@ -20,6 +20,7 @@ from tidegate.cache.capacity import CapacityPlan
 from tidegate.cache.collecting import collect_statistics
 from tidegate.cache.config import KVCacheConfig
 from tidegate.cache.core import CacheCore
+from tidegate.cache.door import integers, position, token_columns
 from tidegate.cache.nodes import ReuseScope
 from tidegate.cache.prefix import NO_MATCH, PrefixMatch
 from tidegate.cache.quote import Quote
@@ -100,8 +101,9 @@ class KVCacheManager:
 
     def reserve(self, quote: Quote) -> Reservation:
         """Take everything the quote priced. Raises ``StateError`` when anything changed since the quote was made."""
-        if threading.get_ident() != self._thread:
-            raise WrongThread("the cache belongs to the thread that made it")
+        self._check_thread()
+        if type(quote) is not Quote or not quote.is_of(self._core):
+            raise ConfigError(f"quote={quote!r} must come from quote() of this cache", field="quote")
         if quote.version != self._core.version:
             raise StateError("the quote is stale: the cache has changed since it was made")
         reservation = Reservation(self._core, quote)
@@ -113,16 +115,12 @@ class KVCacheManager:
 
         ``tokens`` are the newly known tokens of each row, int32 ``[n]`` or ``[n, m]``, -1 where there is none.
         """
-        rows, histories = np.asarray(rows, np.int64), np.asarray(histories, np.int64)
+        self._check_thread()
+        rows = self._core.sequences.door.rows(rows)
+        histories = integers(histories, "histories", len(rows))
         if self._core.open:
             self._core.check_settleable(rows)
-        known = np.asarray(tokens, np.int32)
-        if histories.shape != rows.shape or known.ndim not in (1, 2) or len(known) != len(rows):
-            raise StateError(
-                f"rows, histories and tokens must be equally long, got {rows.shape}, {histories.shape}, {known.shape}"
-            )
-        self._core.sequences.check_rows(rows)
-        self._core.settler.advance(rows, histories, known)
+        self._core.settler.advance(rows, histories, token_columns(tokens, len(rows)))
         self._core.touch()
 
     def rewind(self, rows: Int64Array, histories: Int64Array, num_known: Int64Array | None = None) -> None:
@@ -130,25 +128,24 @@ class KVCacheManager:
 
         Raises ``StateError``, with nothing changed for that row, where a window or state no longer reaches.
         """
-        rows, histories = np.asarray(rows, np.int64), np.asarray(histories, np.int64)
-        self._idle(rows)
+        rows = self._idle(rows)
+        histories = integers(histories, "histories", len(rows))
+        known = None if num_known is None else integers(num_known, "num_known", len(rows)).tolist()
         self._core.touch()
         for i, (row, history) in enumerate(zip(rows.tolist(), histories.tolist(), strict=True)):
-            self._core.rewinder.rewind(row, history, None if num_known is None else int(num_known[i]))
+            self._core.rewinder.rewind(row, history, None if known is None else known[i])
 
     # ---- leaving
 
     def suspend(self, rows: Int64Array) -> list[Candidate]:
         """Give everything back; the candidates carry all known tokens and resume by being admitted again."""
-        rows = np.asarray(rows, np.int64)
-        self._idle(rows)
+        rows = self._idle(rows)
         self._core.touch()
         return [self._core.lives.suspend(row) for row in rows.tolist()]
 
     def close(self, rows: Int64Array) -> None:
         """End sequences: publish what is final, give everything back. Their open steps must be settled."""
-        rows = np.asarray(rows, np.int64)
-        self._idle(rows)
+        rows = self._idle(rows)
         self._core.lives.finish(rows)
         self._core.touch()
 
@@ -157,8 +154,8 @@ class KVCacheManager:
 
         Raises ``OutOfPages`` without enough free rows or, for state pages, which are copied, slots.
         """
-        self._idle(np.array([row]))
-        if count < 1:
+        row = int(self._idle(np.array([row]))[0])
+        if position(count, "count") < 1:
             raise StateError(f"count={count} must be at least 1")
         if count > len(self._core.sequences.free_rows):
             raise OutOfPages(f"fork needs {count} rows, {len(self._core.sequences.free_rows)} are free", needed=count)
@@ -179,16 +176,23 @@ class KVCacheManager:
         """Return the counters as they are now."""
         return collect_statistics(self._core)
 
-    def _idle(self, rows: Int64Array) -> None:
-        self._core.sequences.check_rows(rows)
-        self._core.check_unreserved(rows)
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise WrongThread("the cache belongs to the thread that made it")
+
+    def _idle(self, given: Int64Array) -> Int64Array:
+        """Return rows that are checked: distinct, active, without an open step."""
+        self._check_thread()
         sequences = self._core.sequences
+        rows = sequences.door.rows(given)
+        self._core.check_unreserved(rows)
         mode = sequences.mode[rows]
         for row, what, num_open in zip(rows.tolist(), mode.tolist(), sequences.num_open[rows].tolist(), strict=True):
             if what == Mode.FREE:
                 raise Closed(f"row {row} is not an active sequence")
             if num_open:
                 raise StateError(f"row {row} has an open step: settle or roll it back first")
+        return rows
 
 
 def _read_only(array: Int64Array) -> Int64Array:

@@ -11,8 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
-from tidegate.base import Closed, Int64Array, RequestTooLong, StateError
+from tidegate.base import Closed, ConfigError, Int64Array, RequestTooLong, StateError
 from tidegate.cache.candidate import Candidate
+from tidegate.cache.door import integers, position
 from tidegate.cache.moves import Move, Mover
 from tidegate.cache.pages import PagePool
 from tidegate.cache.sequences import Mode, SequenceTable
@@ -76,6 +77,10 @@ class Quote:
         self._rows: list[Int64Array] = []
         self._num_new = 0
 
+    def is_of(self, state: CacheState) -> bool:
+        """Whether it prices this cache."""
+        return self._state is state
+
     @property
     def supply(self) -> tuple[int, ...]:
         """Pages per pool group that this quote could still hand out."""
@@ -83,10 +88,9 @@ class Quote:
 
     def add(self, rows: Int64Array, capacities: Int64Array) -> bool:
         """Let each of these distinct rows' next open step end at ``capacities``; all of them, or False and nothing."""
-        rows = np.asarray(rows, np.int64)
-        capacities = np.asarray(capacities, np.int64)
         state, sequences = self._state, self._state.sequences
-        sequences.check_rows(rows)
+        rows = sequences.door.rows(rows)
+        capacities = integers(capacities, "capacities", len(rows))
         if self._rows or state.has_open_reservations:
             self._check_apart(rows)
         starts, border = sequences.capacity[rows], sequences.border[rows]
@@ -146,6 +150,9 @@ class Quote:
 
         At its reused length it holds what it matched and has no step yet.
         """
+        if not isinstance(candidate, Candidate):
+            raise ConfigError(f"candidate={candidate!r} must come from manager.candidate", field="candidate")
+        capacity = position(capacity, "capacity")
         self._refresh(candidate)
         match = candidate.match
         state = self._state
@@ -173,11 +180,10 @@ class Quote:
 
     def suspend(self, rows: Int64Array) -> None:
         """Give these rows up to this step: what only they hold becomes supply. They must have no open step."""
-        rows = np.asarray(rows, np.int64)
         sequences = self._state.sequences
         if self._candidates:
             raise StateError("victims must be named before candidates are admitted: their pages are priced together")
-        sequences.check_rows(rows)
+        rows = sequences.door.rows(rows)
         self._check_apart(rows)
         self._rows.append(rows)
         if (sequences.mode[rows] != Mode.READY).any() or sequences.num_open[rows].any():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tidegate.base import Int64Array
 from tidegate.cache.core import CacheCore
 from tidegate.cache.nodes import Node, ReuseScope
@@ -17,7 +15,7 @@ class ReuseControl:
 
     def stop_publishing(self, rows: Int64Array) -> None:
         """Publish nothing more of these sequences, such as reasoning tokens that will be stripped."""
-        for row in np.asarray(rows, np.int64).tolist():
+        for row in self._core.sequences.door.rows(rows).tolist():
             self._core.publisher.stop(row)
         self._core.touch()
 

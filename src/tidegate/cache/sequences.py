@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tidegate.base import Int32Array, Int64Array, StateError
+from tidegate.cache.door import RowDoor
 from tidegate.cache.ranges import OpenStep
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class SequenceTable:
         self.num_rows = num_rows
         self.max_seq_len = max_seq_len
         self.max_open = max_open
+        self.door = RowDoor(num_rows)
         self.mode = np.zeros(num_rows, np.int8)
         self.capacity = np.zeros(num_rows, np.int64)
         self.border = np.full(num_rows, -1, np.int64)
@@ -79,7 +81,6 @@ class SequenceTable:
         """Whether any sequence was ever started with a retention of its own."""
         self.retention = np.zeros(num_rows, np.int64)
         self.generation = np.zeros(num_rows, np.int64)
-        self._mark = np.zeros(num_rows, np.int64)
         self.stride = max_seq_len + 8
         self.tokens = np.zeros((num_rows, self.stride), np.int32)
         self.flat_tokens = self.tokens.reshape(-1)
@@ -120,15 +121,6 @@ class SequenceTable:
         self.scratch_ok[row, count:] = True
         self.capacity[row] = cursors.capacity
 
-    def check_rows(self, rows: Int64Array) -> None:
-        """Raise ``StateError`` unless these are distinct rows of the table."""
-        if np.count_nonzero((rows < 0) | (rows >= self.num_rows)):
-            raise StateError(f"rows must be in [0, {self.num_rows}), got {rows.min()} … {rows.max()}")
-        place = np.arange(len(rows))
-        self._mark[rows] = place
-        if np.count_nonzero(self._mark[rows] != place):
-            raise StateError("a row is given twice in one call")
-
     def active_rows(self) -> Int64Array:
         """Return the rows in use, ascending."""
         return np.flatnonzero(self.mode)
@@ -154,11 +146,9 @@ class SequenceTable:
     def append_tokens(self, rows: Int64Array, tokens: Int32Array) -> None:
         """Append known tokens, int32 ``[n]`` or ``[n, m]`` where trailing -1 marks none."""
         known = self.known[rows]
+        self._check_room(known, tokens)
         places = rows * self.stride
-        columns = (tokens,) if tokens.ndim == 1 else tuple(tokens.T)
-        for column in columns:
-            if np.count_nonzero((known >= self.stride) & (column >= 0)):
-                raise StateError(f"more tokens than max_seq_len={self.max_seq_len} allows")
+        for column in (tokens,) if tokens.ndim == 1 else tokens.T:
             if np.count_nonzero(column < 0) == 0:
                 self.flat_tokens[places + known] = column
                 known += 1
@@ -167,3 +157,12 @@ class SequenceTable:
                 self.flat_tokens[places[have] + known[have]] = column[have]
                 known += have
         self.known[rows] = known
+
+    def _check_room(self, known: Int64Array, tokens: Int32Array) -> None:
+        """Refuse tokens that would run into the next row's."""
+        if tokens.ndim > 1:
+            is_over = known + np.count_nonzero(tokens >= 0, axis=1) > self.stride
+        else:
+            is_over = known >= self.stride
+        if np.count_nonzero(is_over) and (tokens[is_over] >= 0).any():
+            raise StateError(f"tokens: a row would know more than max_seq_len={self.max_seq_len} of them")
