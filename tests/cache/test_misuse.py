@@ -102,19 +102,18 @@ def test_victims_come_before_candidates() -> None:
         quote.suspend(rows)
 
 
-def test_a_settled_step_cannot_be_rolled_back() -> None:
+def test_a_step_that_may_be_rolled_back_is_not_settled() -> None:
     cache = manager()
     rows = start(cache, [1] * 8)
     quote = cache.quote()
     assert quote.add(rows, np.array([9]))
     reservation = cache.reserve(quote)
     reservation.dispatch()
-    cache.advance(rows, np.array([9]), [3])
 
-    with pytest.raises(StateError, match="settled"):
-        reservation.rollback()
+    with pytest.raises(StateError, match="rolled back"):
+        cache.advance(rows, np.array([9]), [3])
 
-    reservation.keep()
+    reservation.rollback()
     cache.audit()
 
 

@@ -21,6 +21,7 @@ class Candidate:
     __slots__ = (
         "access",
         "declared",
+        "home",
         "is_admitted",
         "is_resumed",
         "match",
@@ -38,6 +39,8 @@ class Candidate:
         self.declared: tuple[int, ...] = ()
         self.match: PrefixMatch = NO_MATCH
         self.match_version = -1
+        self.home: object = None
+        """The cache that ``match`` is of."""
         self.is_admitted = False
         self.is_resumed = False
 
@@ -54,7 +57,10 @@ class Candidate:
 
 def checked_tokens(tokens: npt.ArrayLike, max_seq_len: int) -> Int32Array:
     """Return ``tokens`` as an int32 array, itself if it is one; ``ConfigError`` names what is wrong with them."""
-    array = np.asarray(tokens)
+    try:
+        array = np.asarray(tokens)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"tokens: cannot be read as an array: {error}") from None
     if array.dtype == np.int32 and array.ndim == 1 and 0 < len(array) <= max_seq_len and array.min() >= 0:
         return array
     if array.ndim != 1 or not len(array):

@@ -119,27 +119,28 @@ class CacheCore:
                 raise StateError("a row is held by a reservation that is neither dispatched nor rolled back")
 
     def check_settleable(self, rows: Int64Array) -> None:
-        """Raise ``StateError`` for a row whose step is not dispatched, or is held by a move that undo would restore."""
+        """Raise ``StateError`` for a row whose oldest open step, or whose cursors, a reservation may still put back."""
+        steps = np.zeros(self.sequences.num_rows, np.int64)
         for reservation in self.open:
-            if reservation.is_undispatched:
-                grown = rows[self.sequences.num_open[rows] < 2]
-                if np.isin(grown, reservation.touched).any() or np.isin(rows, reservation.moved).any():
-                    raise StateError(
-                        "a row is held by a reservation that is not dispatched: dispatch it or roll it back"
-                    )
+            steps[reservation.rows] += 1
+            if reservation.is_undispatched and np.isin(rows, reservation.moved).any():
+                raise StateError("a row is held by a reservation that is neither dispatched nor rolled back")
+        if (steps[rows] > np.maximum(self.sequences.num_open[rows] - 1, 0)).any():
+            raise StateError("a row is held by a reservation that may be rolled back: keep it or roll it back first")
 
     def lender(self) -> Lender:
         """Return a fresh account of loans."""
         return Lender(self.rows, self.pools, self.pruner)
 
     def refresh(self, candidate: Candidate) -> None:
-        """Look the candidate's prefix up again if its tree changed since."""
+        """Look the candidate's prefix up again if its tree changed since, or if another cache did it."""
         if candidate.access == "none" or not self.config.enable_prefix_caching:
             candidate.match = NO_MATCH
             return
         tree = self.tree.find(candidate.scope)
         version = -1 if tree is None else tree.version
-        if version != candidate.match_version or tree is None or self._any_doomed():
+        if candidate.home is not self or version != candidate.match_version or tree is None or self._any_doomed():
+            candidate.home = self
             candidate.match = self.matcher.match(candidate.scope, candidate.tokens)
             candidate.match_version = -1 if self._any_doomed() else version
 
@@ -166,6 +167,8 @@ class CacheCore:
 
     def look_up(self, candidate: Candidate) -> int:
         """Return how many tokens the candidate would reuse now."""
+        if not isinstance(candidate, Candidate):
+            raise ConfigError(f"candidate={candidate!r} must come from manager.candidate", field="candidate")
         self.refresh(candidate)
         return candidate.match.reused
 

@@ -81,9 +81,11 @@ class KVCacheManager:
         if type(retention) is not int or not 0 <= retention <= 100:
             raise ConfigError(f"retention={retention!r} must be an integer in [0, 100]")
         checked = checked_tokens(tokens, self.config.max_seq_len)
-        candidate = Candidate(checked.copy(), scope, checked_access(access), retention)
-        if any(type(p) is not int or not 0 < p <= len(checked) for p in declared):
-            raise ConfigError(f"declared={list(declared)!r} must be prefix lengths in [1, {len(checked)}]")
+        candidate = Candidate(checked.copy(), _checked_scope(scope), checked_access(access), retention)
+        if not isinstance(declared, SequenceOf) or any(
+            type(p) is not int or not 0 < p <= len(checked) for p in declared
+        ):
+            raise ConfigError(f"declared={declared!r} must be prefix lengths in [1, {len(checked)}]")
         candidate.declared = tuple(sorted(set(declared)))
         return candidate
 
@@ -91,7 +93,7 @@ class KVCacheManager:
         """Return what the cache holds of these tokens; mutates nothing."""
         if not self.config.enable_prefix_caching:
             return NO_MATCH
-        return self._core.matcher.match(scope, checked_tokens(tokens, self.config.max_seq_len))
+        return self._core.matcher.match(_checked_scope(scope), checked_tokens(tokens, self.config.max_seq_len))
 
     # ---- stepping
 
@@ -186,6 +188,8 @@ class KVCacheManager:
         sequences = self._core.sequences
         rows = sequences.door.rows(given)
         self._core.check_unreserved(rows)
+        if self._core.open:
+            self._core.check_settleable(rows)
         mode = sequences.mode[rows]
         for row, what, num_open in zip(rows.tolist(), mode.tolist(), sequences.num_open[rows].tolist(), strict=True):
             if what == Mode.FREE:
@@ -193,6 +197,12 @@ class KVCacheManager:
             if num_open:
                 raise StateError(f"row {row} has an open step: settle or roll it back first")
         return rows
+
+
+def _checked_scope(scope: ReuseScope) -> ReuseScope:
+    if not isinstance(scope, ReuseScope):
+        raise ConfigError(f"scope={scope!r} must be a ReuseScope", field="scope", value=scope)
+    return scope
 
 
 def _read_only(array: Int64Array) -> Int64Array:

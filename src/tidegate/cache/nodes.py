@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.base import Int32Array
+from tidegate.base import ConfigError, Int32Array
 
 TOKEN_BYTES = 4
 Held = tuple[int, Int32Array]
@@ -37,6 +37,16 @@ class ReuseScope:
     lora_id: str | int | None = None
     salt: str | None = None
     lora_version: str | int = 0
+
+    def __post_init__(self) -> None:
+        for field, value, kinds in (
+            ("lora_id", self.lora_id, (str, int, type(None))),
+            ("salt", self.salt, (str, type(None))),
+            ("lora_version", self.lora_version, (str, int)),
+        ):
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                legal = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+                raise ConfigError(f"{field}={value!r} must be {legal}", field=field, value=value)
 
 
 class ScopeTree:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tidegate.base import Closed, InternalError, OutOfPages, RequestTooLong, StateError, Suspended
 from tidegate.cache.candidate import Candidate, checked_tokens
 from tidegate.cache.core import CacheCore
+from tidegate.cache.door import position
 from tidegate.cache.moves import Move
 from tidegate.cache.ranges import OpenStep
 from tidegate.cache.sequences import Cursors, Mode
@@ -44,7 +45,7 @@ class Sequence:
     @property
     def row(self) -> int:
         """Its row; raises ``Closed`` or ``Suspended``."""
-        if self._closed or (self._row >= 0 and self._core.sequences.generation[self._row] != self._generation):
+        if self._closed or (self._row >= 0 and not self._owns_row()):
             raise Closed("the sequence is closed")
         if self._row < 0:
             raise Suspended("the sequence is suspended: resume it first")
@@ -59,6 +60,11 @@ class Sequence:
     def capacity(self) -> int:
         """End of the planned step."""
         return 0 if self._row < 0 else int(self._core.sequences.capacity[self.row])
+
+    def _owns_row(self) -> bool:
+        """Whether its row is still this sequence's: others may close it by its number."""
+        sequences = self._core.sequences
+        return bool(sequences.mode[self._row] != Mode.FREE and sequences.generation[self._row] == self._generation)
 
     def resize(
         self,
@@ -76,8 +82,8 @@ class Sequence:
         if sequences.num_open[row] > 1:
             raise StateError("resize is for sequences without overlapped steps")
         old = sequences.cursors(row)
-        target = old.capacity if capacity is None else capacity
-        history = old.history if history_length is None else history_length
+        target = old.capacity if capacity is None else position(capacity, "capacity")
+        history = old.history if history_length is None else position(history_length, "history_length")
         if not old.history <= history <= old.capacity:
             raise StateError(f"history_length={history} must be in [{old.history}, {old.capacity}]")
         if target < history:
@@ -98,7 +104,7 @@ class Sequence:
         if self._closed:
             raise Closed("the sequence is closed")
         if self._row >= 0:
-            return True
+            return self.row >= 0
         core = self._core
         if not core.sequences.free_rows or (
             core.sequences.mode.any() and core.utilization() > core.config.max_util_for_resume
@@ -170,10 +176,9 @@ class Sequence:
         """End it; idempotent."""
         if self._closed:
             return
-        sequences = self._core.sequences
-        taken_away = sequences.mode[self._row] == Mode.FREE or sequences.generation[self._row] != self._generation
-        if self._row >= 0 and not taken_away:
-            row = self._row
+        if self._row >= 0 and self._owns_row():
+            row = self.row
+            sequences = self._core.sequences
             if sequences.num_open[row]:
                 self._retarget(row, (int(sequences.history[row]), int(sequences.settled[row])), self.history, True)
             self._manager.close(np.array([row]))
