@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -79,3 +80,10 @@ def checked_access(access: str) -> Access:
     if access not in _ACCESS:
         raise ConfigError(f"access={access!r} must be one of {', '.join(_ACCESS)}")
     return access  # type: ignore[return-value]  # just checked
+
+
+def checked_lengths(lengths: object, limit: int) -> tuple[int, ...]:
+    """Return declared prefix lengths, ascending; ``ConfigError`` unless they are integers in ``[1, limit]``."""
+    if not isinstance(lengths, Sequence) or not all(type(n) is int and 0 < n <= limit for n in lengths):
+        raise ConfigError(f"declared={lengths!r} must be prefix lengths in [1, {limit}]")
+    return tuple(sorted(set(lengths)))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tidegate.base import Closed, ConfigError, Int64Array, KVLayout, OutOfPages, PoolMemory, StateError, WrongThread
 from tidegate.cache.audit import audit_cache
-from tidegate.cache.candidate import Candidate, checked_access, checked_tokens
+from tidegate.cache.candidate import Candidate, checked_access, checked_lengths, checked_tokens
 from tidegate.cache.capacity import CapacityPlan
 from tidegate.cache.collecting import collect_statistics
 from tidegate.cache.config import KVCacheConfig
@@ -82,11 +82,7 @@ class KVCacheManager:
             raise ConfigError(f"retention={retention!r} must be an integer in [0, 100]")
         checked = checked_tokens(tokens, self.config.max_seq_len)
         candidate = Candidate(checked.copy(), _checked_scope(scope), checked_access(access), retention)
-        if not isinstance(declared, SequenceOf) or any(
-            type(p) is not int or not 0 < p <= len(checked) for p in declared
-        ):
-            raise ConfigError(f"declared={declared!r} must be prefix lengths in [1, {len(checked)}]")
-        candidate.declared = tuple(sorted(set(declared)))
+        candidate.declared = checked_lengths(declared, len(checked))
         return candidate
 
     def probe(self, tokens: npt.ArrayLike, scope: ReuseScope = _DEFAULT_SCOPE) -> PrefixMatch:
