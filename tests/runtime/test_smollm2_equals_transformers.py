@@ -150,7 +150,7 @@ def test_near_ties_of_the_reference_are_listed(
 ) -> None:
     ties = [tie for index, one in enumerate(expected) for tie in one.near_ties(index)]
     for tie in ties:
-        record_property(NEAR_TIE, tie)
+        record_property(NEAR_TIE, str(tie))
     assert len(ties) <= sum(len(one.tokens) for one in expected) // 50
 
 
@@ -243,4 +243,4 @@ def test_windows_with_sinks(
     assert (llm.statistics().suspended > 0) == (settings == "tight")
     for index, output in enumerate(outputs):
         for tie in masked.follow(index, matrix.prompts[index], output.tokens.tolist()):
-            record_property(NEAR_TIE, tie)
+            record_property(NEAR_TIE, str(tie))
