@@ -35,9 +35,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import tidegate.cache.core
 import tidegate.cache.ranges
 import tidegate.cache.tree_reader
-import tidegate.cache.views
 from tidegate.base import Int32Array, TidegateError
 from tidegate.cache import KVCacheConfig, KVCacheManager, PageCopies, Quote, ReuseScope
 from tidegate.cache.advance import Settler
@@ -93,7 +93,7 @@ def two_rows_one_slot(patch: pytest.MonkeyPatch) -> None:
 
 @planted
 def scratch_index_wrong(patch: pytest.MonkeyPatch) -> None:
-    per_layer = tidegate.cache.views.per_layer
+    per_layer = tidegate.cache.core.per_layer  # type: ignore[attr-defined]  # patched where it is used
 
     def wrong(rows, buffers, step, ranges):  # type: ignore[no-untyped-def]  # stands in for a typed one
         table = per_layer(rows, buffers, step, ranges)
@@ -101,7 +101,7 @@ def scratch_index_wrong(patch: pytest.MonkeyPatch) -> None:
             table[:, place, end - 1] = table[:, place, begin]
         return table
 
-    patch.setattr(tidegate.cache.views, "per_layer", wrong)
+    patch.setattr(tidegate.cache.core, "per_layer", wrong)
 
 
 @planted
@@ -259,7 +259,7 @@ def test_settling_before_publishing_is_caught_by_what_is_reused(monkeypatch: pyt
         return driver.manager.probe(prompt[:17]).reused
 
     assert reused_after_two_chunks() == 16
-    apply, checkpoint = Settler.move_back, Publisher.checkpoint_chunk
+    apply, checkpoint = Settler.move_to, Publisher.checkpoint_chunk
     late: list[tuple[object, ...]] = []
     monkeypatch.setattr(Publisher, "checkpoint_chunk", lambda *call: late.append(call))
 
@@ -268,5 +268,5 @@ def test_settling_before_publishing_is_caught_by_what_is_reused(monkeypatch: pyt
         while late:
             checkpoint(*late.pop())  # type: ignore[arg-type]  # the arguments it was called with
 
-    monkeypatch.setattr(Settler, "move_back", settle_first)
+    monkeypatch.setattr(Settler, "move_to", settle_first)
     assert reused_after_two_chunks() < 16

@@ -14,7 +14,7 @@ from tidegate.cache.tables import GroupRows
 
 
 class Settler:
-    """Moves histories forward (``advance``) and back (``rewind``)."""
+    """Moves histories forward, and puts rows at new cursors for whoever takes steps or positions back."""
 
     def __init__(self, rows: list[GroupRows], sequences: SequenceTable, mover: Mover, publisher: Publisher) -> None:
         self.rows = rows
@@ -25,7 +25,6 @@ class Settler:
         self.publisher = publisher
         self._unit = publisher.unit
         self._has_state = any(r.group.retention is Retention.STATE for r in rows)
-        self._smallest = min(r.group.block_tokens for r in rows)
         self._rewind = rows[0].group.rule.max_rewind_len
 
     def advance(self, rows: Int64Array, histories: Int64Array, tokens: Int32Array) -> None:
@@ -72,9 +71,7 @@ class Settler:
         sequences.ends[-1][rows] = -1
         full = rows[sequences.mode[rows] == Mode.FULL]
         sequences.mode[full] = Mode.READY
-        capacity = sequences.capacity[full]
-        border = (capacity + (self._smallest - 1)) // self._smallest * self._smallest
-        sequences.border[full] = np.minimum(border, sequences.max_seq_len)
+        sequences.border[full] = sequences.border_of(sequences.capacity[full])
 
     def _handle_events(self, rows: Int64Array, histories: Int64Array, settled: Int64Array) -> None:
         """Publish and expire what is due in these rows, and note their next events."""
@@ -135,12 +132,8 @@ class Settler:
             else:
                 end, begin = np.maximum(end, 0), np.maximum(begin, 0)
             counts = end - begin
-            total = int(counts.sum())
-            if total:
-                index = rows * group.stride + begin
-                if total != len(counts) or counts.max() > 1:
-                    index = np.repeat(index, counts) + np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-                self._unlock(group, group.take(index), np.repeat(rows, counts))
+            if counts.any():
+                self._unlock(group, group.take(group.places(rows, begin, counts)), np.repeat(rows, counts))
             next_stale = np.minimum(next_stale, (end + 1) * rule.block_tokens + window - 1)
         return next_stale
 
@@ -166,7 +159,7 @@ class Settler:
             self.publisher.checkpoint_chunk(row, history)
         self._drop_snapshots(row, old.steps[0].end)
         planned = sequences.mode[row] == Mode.PLANNED and len(old.steps) > 1
-        self.move_back(Move(row, Cursors(history, self.rules.settled_at(row, history), old.steps[1:])))
+        self.move_to(Move(row, Cursors(history, self.rules.settled_at(row, history), old.steps[1:])))
         sequences.mode[row] = Mode.PLANNED if planned else Mode.READY
         self.refresh(row)
 
@@ -180,12 +173,12 @@ class Settler:
                 self.rows[group].pool.unlock(np.array([page], np.int32), int(self.sequences.retention[row]))
             pending.remove((position, pages))
 
-    def move_back(self, move: Move) -> None:
-        """Put a row at new cursors; whatever falls away is given back."""
+    def move_to(self, move: Move) -> None:
+        """Put a row at new cursors, which never needs pages; whatever falls away is given back."""
         sequences, row = self.sequences, move.row
         self._mover.diff(move)
         if move.acquire:
-            raise InternalError("settling would need pages", row=row, blocks=move.acquire)
+            raise InternalError("settling or taking a step back would need pages", row=row, blocks=move.acquire)
         retention = int(sequences.retention[row])
         for group, run in move.release:
             self.rows[group].pool.unlock(self.rows[group].take_run(row, run)[::-1], retention)
@@ -200,10 +193,10 @@ class Settler:
         capacity, settled, history = (int(c[row]) for c in (sequences.capacity, sequences.settled, sequences.history))
         in_prefill = history < sequences.prompt_len[row]
         watched = sequences.mode[row] != Mode.READY or (self._has_state and capacity < sequences.prompt_len[row])
-        if watched or self._ends_in_shared_page(row, capacity):
+        if watched or self._mover.shared_blocks(row, capacity):
             sequences.border[row] = -1
         else:
-            sequences.border[row] = min(-(-capacity // self._smallest) * self._smallest, sequences.max_seq_len)
+            sequences.border[row] = sequences.border_of(sequences.capacity[row])
         sequences.next_stale[row] = min(
             (
                 (stale(settled, group.group.rule)[1] + 1) * group.block_tokens + (group.group.window or 1) - 1
@@ -216,12 +209,3 @@ class Settler:
             sequences.event[row] = 0
         else:
             sequences.event[row] = min(int(sequences.next_publish[row]), int(sequences.next_stale[row]) + self._rewind)
-
-    def _ends_in_shared_page(self, row: int, capacity: int) -> bool:
-        """Whether the next step writes first into a page that others see, so that it must take a copy."""
-        for rows in self.rows:
-            if capacity % rows.group.block_tokens:
-                page = rows.pages[row, capacity // rows.group.block_tokens]
-                if page >= 0 and (rows.pool.locks[page] > 1 or rows.pool.refs[page] > 0):
-                    return True
-        return False

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tidegate.base import Retention
 from tidegate.cache.core import CacheCore
-from tidegate.cache.ranges import ceil_div, scratch, scratch_slots, stale
-from tidegate.cache.sizing import concurrency, least_chunk, pages_alone
+from tidegate.cache.sizing import concurrency, least_chunk, pages_alone, step_pages
 
 
 class CapacityPlan:
@@ -39,10 +38,8 @@ class CapacityPlan:
         """Whether a lone sequence that has settled ``start`` tokens could compute up to ``end`` in one step."""
         needs = [0] * len(self._slots)
         for group in self._grouping.groups:
-            gone, dead = stale(start, group.rule), scratch(start, end, group.rule)
-            pages = ceil_div(end, group.block_tokens) - (gone[1] - gone[0]) - (dead[1] - dead[0])
             snapshot = 1 if group.retention is Retention.STATE else 0
-            needs[group.pool_group] += pages + scratch_slots(dead, group.rule) + snapshot
+            needs[group.pool_group] += step_pages(group.rule, start, end) + snapshot
         return all(need <= have for need, have in zip(needs, self._slots, strict=True))
 
     def longest_alone(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from tidegate.base import Int32Array, Int64Array, InternalError, Retention
 from tidegate.cache.nodes import Checkpoint, Held, Node
 from tidegate.cache.owners import Owner
-from tidegate.cache.prefix import needed_blocks
+from tidegate.cache.prefix import kept_blocks
 from tidegate.cache.radix_tree import RadixTree
 from tidegate.cache.sequences import NEVER, SequenceTable
 from tidegate.cache.tables import GroupRows
@@ -76,12 +76,9 @@ class LeafCloser:
             windows: list[Held] = []
             sinks: list[Int32Array | None] = []
             for rows_of in special:
-                low, high, num_sinks = needed_blocks(rows_of, history)
-                table = rows_of.pages[row]
-                wanted = max(num_sinks, max(0, history - (rows_of.group.window or 1)) // rows_of.block_tokens)
-                first = wanted if wanted < low and table[wanted] >= 0 else low
-                windows.append((first, table[first:high].copy()))
-                sinks.append(table[:num_sinks].copy() if num_sinks else None)
+                held, head = kept_blocks(rows_of, row, history)
+                windows.append(held)
+                sinks.append(head)
             checkpoint = Checkpoint(history, windows, sinks)
             self._tree.enter_checkpoint(checkpoint, leaf)
             for parts, (first, pages), head in zip(kept, windows, sinks, strict=True):

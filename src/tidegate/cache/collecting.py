@@ -15,8 +15,8 @@ def collect_statistics(core: CacheCore) -> Statistics:
             free=pool.num_free,
             evictable=pool.evictable,
             in_use=pool.num_slots - pool.num_free - pool.evictable,
-            peak_in_use=pool.peaks.in_use,
-            pages_dropped=pool.peaks.dropped,
+            peak_in_use=pool.peak_in_use,
+            pages_dropped=pool.num_dropped,
         )
         for pool in core.pools
     )

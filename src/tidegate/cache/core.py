@@ -20,14 +20,13 @@ from tidegate.cache.prefix import NO_MATCH, Matcher
 from tidegate.cache.pruning import TreePruner
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.radix_tree import RadixTree
-from tidegate.cache.ranges import scratch
 from tidegate.cache.rewinding import Rewinder
 from tidegate.cache.sequences import SequenceTable
 from tidegate.cache.sizing import match_unit, split_quota
 from tidegate.cache.statistics import Counters
 from tidegate.cache.step_pages import PageCopies
 from tidegate.cache.tables import GroupRows
-from tidegate.cache.views import step_tables
+from tidegate.cache.views import per_layer, scratch_spans
 from tidegate.storage import PoolGroup, PoolGroupSpec
 
 if TYPE_CHECKING:
@@ -58,7 +57,10 @@ class CacheCore:
             GroupRows(group, self.pools[group.pool_group], config.max_sequences, config.max_seq_len)
             for group in self.grouping.groups
         ]
-        self.sequences = SequenceTable(config.max_sequences, config.max_seq_len, config.max_open_steps)
+        self.smallest_block = min(group.block_tokens for group in self.grouping.groups)
+        self.sequences = SequenceTable(
+            config.max_sequences, config.max_seq_len, config.max_open_steps, self.smallest_block
+        )
         self.unit = match_unit(config, self.grouping.groups)
         self.tree = RadixTree(self.rows, self.sequences, self.unit)
         self.pruner = TreePruner(self.tree)
@@ -72,7 +74,6 @@ class CacheCore:
         self.rewinder = Rewinder(self.settler)
         self.counters = Counters()
         self.open: list[Reservation] = []
-        self.smallest_block = min(group.block_tokens for group in self.grouping.groups)
         self.plain_growth = self._plain_growth()
         growing = [g for g in self.grouping.groups if g.retention is not Retention.STATE]
         self.growing_groups = [sum(g.pool_group == p for g in growing) for p in range(self.num_pool_groups)]
@@ -151,14 +152,17 @@ class CacheCore:
         """Return the page tables of a step."""
         if not any(rows_of.live_scratch for rows_of in self.rows):
             return self._shared_tables
-        allowed = self.sequences.scratch_ok[rows, np.maximum(self.sequences.num_open[rows] - 1, 0)].astype(np.int64)
-        for group, rows_of in enumerate(self.rows):
-            if rows_of.group.scratch_per_slot:
-                for i in np.flatnonzero(rows_of.num_scratch[rows]).tolist():
-                    begin, end = scratch(int(starts[i]), int(ends[i]), rows_of.group.rule)
-                    counted = self.counters.scratch_blocks
-                    counted[group] = counted.get(group, 0) + end - begin
-        return step_tables(self.rows, self.grouping.buffers, (rows, starts, ends), allowed)
+        allowed = self.sequences.scratch_ok[rows, np.maximum(self.sequences.num_open[rows] - 1, 0)]
+        tables = []
+        for group, (rows_of, buffers) in enumerate(zip(self.rows, self.grouping.buffers, strict=True)):
+            spans = scratch_spans(rows_of, (rows, starts, ends), allowed)
+            if not spans:
+                tables.append(self._shared_tables[group])
+                continue
+            counted = self.counters.scratch_blocks
+            counted[group] = counted.get(group, 0) + sum(end - begin for _, (begin, end) in spans)
+            tables.append(GroupTables(rows_of.slots, per_layer(rows_of, buffers, (rows, ends), spans)))
+        return tuple(tables)
 
     def copy_pages(self, copies: Sequence[PageCopies]) -> None:
         """Do a step's page copies; nothing to do without memory."""

@@ -132,14 +132,17 @@ class Mover:
 
     def _private_writes(self, move: Move) -> None:
         """A page in the write range that others see is replaced by a copy; only the first block can be one."""
-        start = move.start
+        move.copies.extend(self.shared_blocks(move.row, move.start))
+
+    def shared_blocks(self, row: int, start: int) -> list[tuple[int, int]]:
+        """Groups and blocks in which ``start`` falls inside a page that others see too."""
+        shared = []
         for group, rows in enumerate(self._rows):
-            block = start // rows.group.block_tokens
-            if start % rows.group.block_tokens == 0:
-                continue
-            page = rows.pages[move.row, block]
-            if rows.pool.locks[page] > 1 or rows.pool.refs[page] > 0:
-                move.copies.append((group, block))
+            block, inside = divmod(start, rows.block_tokens)
+            page = rows.pages[row, block] if inside else -1
+            if page >= 0 and (rows.pool.locks[page] > 1 or rows.pool.refs[page] > 0):
+                shared.append((group, block))
+        return shared
 
     def _plan_snapshots(self, move: Move, prompt_len: int) -> None:
         """A prefill chunk whose end becomes a checkpoint copies each state page there."""

@@ -8,7 +8,7 @@ reservation has taken on loan: it keeps its place in the tree, without a slot, u
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,14 +26,6 @@ class StampClock:
         """Return a new stamp."""
         self.value += 1
         return self.value
-
-
-@dataclass(slots=True)
-class PagePeaks:
-    """Highest counts seen, for statistics."""
-
-    in_use: int = 0
-    dropped: int = field(default=0)
 
 
 class PagePool:
@@ -56,7 +48,8 @@ class PagePool:
         self.evictable = 0
         self.doomed = 0
         self.policy = RetentionLru(self._valid)
-        self.peaks = PagePeaks()
+        self.peak_in_use = 0
+        self.num_dropped = 0
         self._clock = clock
 
     @property
@@ -73,8 +66,8 @@ class PagePool:
         self.slot[pages] = slots
         self.locks[pages] = 1
         used = self.num_slots - len(self.storage.free) - self.evictable
-        if used > self.peaks.in_use:
-            self.peaks.in_use = used
+        if used > self.peak_in_use:
+            self.peak_in_use = used
         return pages
 
     def lock(self, pages: Int32Array) -> None:
@@ -138,7 +131,7 @@ class PagePool:
         self.refs[pages] = refs
         dead = pages[(refs == 0) & (self.locks[pages] == 0)]
         self.evictable -= len(dead) if not self.doomed else int(np.count_nonzero(self.slot[dead] >= 0))
-        self.peaks.dropped += len(dead)
+        self.num_dropped += len(dead)
         self._free(dead)
 
     def pop(self, count: int) -> Int32Array:

@@ -232,6 +232,19 @@ def needed_blocks(rows: GroupRows, length: int) -> tuple[int, int, int]:
     return low, max(low, high), sinks
 
 
+def kept_blocks(rows: GroupRows, row: int, position: int) -> tuple[Held, Int32Array | None]:
+    """Pages a checkpoint at ``position`` of ``row`` keeps in a windowed group: window and sinks, -1 where one is gone.
+
+    It keeps one position more than a query there reads, for exact repeats, where the row still has its block.
+    """
+    low, high, num_sinks = needed_blocks(rows, position)
+    table = rows.pages[row]
+    first = max(num_sinks, max(0, position - (rows.group.window or 1)) // rows.block_tokens)
+    if first < low and table[first] < 0:
+        first = low
+    return (first, table[first:high].copy()), table[:num_sinks].copy() if num_sinks else None
+
+
 def needed_block_arrays(
     rows: GroupRows, lengths: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 ) -> tuple[

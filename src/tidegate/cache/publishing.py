@@ -6,7 +6,7 @@ import numpy as np
 
 from tidegate.base import Int32Array, InternalError, Retention
 from tidegate.cache.nodes import TOKEN_BYTES, Checkpoint, Held, Node, common_tokens
-from tidegate.cache.prefix import needed_blocks
+from tidegate.cache.prefix import kept_blocks
 from tidegate.cache.pruning import TreePruner
 from tidegate.cache.sequences import NEVER, SequenceTable
 
@@ -97,17 +97,17 @@ class Publisher:
 
     def _adopt(self, row: int, node: Node, begin: int, end: int) -> bool:
         """Use the tree's pages for our blocks of ``[begin, end)``; False when a reservation has taken some of them."""
+        adopted: list[Int32Array] = []
         for i, rows in enumerate(self._tree.full):
-            block = rows.group.block_tokens
+            block = rows.block_tokens
             theirs = node.pages[i][(begin - node.start) // block : (end - node.start) // block]
+            adopted.append(theirs)
             lent = np.flatnonzero(rows.pool.slot[theirs] < 0) if rows.pool.doomed else _NO_PAGES
             if len(lent):
                 self._pruner.truncate(node, begin + int(lent[0]) * block)
                 return False
-        for i, rows in enumerate(self._tree.full):
-            block = rows.group.block_tokens
-            theirs = node.pages[i][(begin - node.start) // block : (end - node.start) // block]
-            first = begin // block
+        for rows, theirs in zip(self._tree.full, adopted, strict=True):
+            first = begin // rows.block_tokens
             ours = rows.pages[row, first : first + len(theirs)].copy()
             differ = ours != theirs
             if differ.any():
@@ -147,15 +147,10 @@ class Publisher:
                 windows.append((0, np.array([page], np.int32)))
                 sinks.append(None)
                 continue
-            low, high, num_sinks = needed_blocks(rows, position)
-            wanted = max(num_sinks, max(0, position - (rows.group.window or 1)) // rows.group.block_tokens)
-            held = rows.pages[row, wanted:high].copy()
-            kept = rows.pages[row, :num_sinks].copy() if num_sinks else None
-            if wanted < low and held[0] < 0:
-                wanted, held = low, held[low - wanted :]
-            if (held < 0).any() or (kept is not None and (kept < 0).any()):
+            held, kept = kept_blocks(rows, row, position)
+            if (held[1] < 0).any() or (kept is not None and (kept < 0).any()):
                 return
-            windows.append((wanted, held))
+            windows.append(held)
             sinks.append(kept)
         self._tree.add_checkpoint(Checkpoint(position, windows, sinks), node)
         self._sequences.last_checkpoint[row] = position

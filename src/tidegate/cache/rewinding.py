@@ -47,7 +47,7 @@ class Rewinder:
         if self._has_state and 0 < history < current:
             self._restore_state(row, history)
         sequences.last_checkpoint[row] = min(int(sequences.last_checkpoint[row]), history)
-        self._settler.move_back(Move(row, Cursors(history, min(settled, history), [])))
+        self._settler.move_to(Move(row, Cursors(history, min(settled, history), [])))
         sequences.known[row] = keep
         self._settler.refresh(row)
 

@@ -54,8 +54,9 @@ class SequenceTable:
     open steps end, -1 where there is none.
     """
 
-    def __init__(self, num_rows: int, max_seq_len: int, max_open: int) -> None:
+    def __init__(self, num_rows: int, max_seq_len: int, max_open: int, smallest_block: int) -> None:
         self.num_rows = num_rows
+        self._smallest_block = smallest_block
         self.max_seq_len = max_seq_len
         self.max_open = max_open
         self.door = RowDoor(num_rows)
@@ -120,6 +121,11 @@ class SequenceTable:
         self.begins[row, count:] = self.ends[count:, row] = -1
         self.scratch_ok[row, count:] = True
         self.capacity[row] = cursors.capacity
+
+    def border_of(self, capacity: Int64Array) -> Int64Array:
+        """Return the border of ready rows that own all their blocks up to ``capacity``."""
+        block = self._smallest_block
+        return np.minimum((capacity + (block - 1)) // block * block, self.max_seq_len)
 
     def active_rows(self) -> Int64Array:
         """Return the rows in use, ascending."""

@@ -8,12 +8,12 @@ from math import lcm
 from tidegate.base import ConfigError, Retention
 from tidegate.cache.config import KVCacheConfig
 from tidegate.cache.groups import Grouping, LayerGroup
-from tidegate.cache.ranges import ceil_div, scratch_slots, stale, window_peak
+from tidegate.cache.ranges import Rule, ceil_div, scratch, scratch_slots, stale, window_peak
 
 
 def match_unit(config: KVCacheConfig, groups: Sequence[LayerGroup]) -> int:
     """Smallest length that is a block border in every group, or the coarser one asked for."""
-    smallest = lcm(*(g.block_tokens for g in groups if g.retention is not Retention.STATE), 1)
+    smallest = least_chunk(groups)
     if all(g.retention is Retention.STATE for g in groups):
         smallest = config.tokens_per_block
     unit = config.reuse_unit_tokens or smallest
@@ -36,6 +36,13 @@ def decode_pages(group: LayerGroup, num_tokens: int) -> int:
     return min(ceil_div(num_tokens, rule.block_tokens), peak)
 
 
+def step_pages(rule: Rule, begin: int, end: int) -> int:
+    """Pages a sequence that has settled ``begin`` tokens owns while it computes up to ``end``, scratch included."""
+    gone, dead = stale(begin, rule), scratch(begin, end, rule)
+    owned = ceil_div(end, rule.block_tokens) - (gone[1] - gone[0]) - (dead[1] - dead[0])
+    return owned + scratch_slots(dead, rule)
+
+
 def chunk_pages(group: LayerGroup, num_tokens: int, chunk: int) -> int:
     """Most pages a prefill to ``num_tokens`` in block-aligned chunks of ``chunk`` owns at once, scratch included."""
     rule = group.rule
@@ -47,15 +54,7 @@ def chunk_pages(group: LayerGroup, num_tokens: int, chunk: int) -> int:
     start = min(max(rule.window + chunk, chunk), max(0, num_tokens - chunk)) // block * block
     peak = 0
     for begin, end in ((0, min(chunk, num_tokens)), (start, min(start + chunk, num_tokens))):
-        low = stale(begin, rule)
-        owned = ceil_div(end, block) - (low[1] - low[0])
-        if rule.scratch_per_slot:
-            first = stale(max(0, end - rule.max_rewind_len), rule)
-            span = (max(first[0], ceil_div(begin, block)), min(first[1], ceil_div(end, block)))
-            if span[1] > span[0]:
-                owned -= span[1] - span[0]
-                owned += scratch_slots(span, rule)
-        peak = max(peak, owned)
+        peak = max(peak, step_pages(rule, begin, end))
     return min(peak, whole) if not rule.scratch_per_slot else peak
 
 

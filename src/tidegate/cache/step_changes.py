@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tidegate.base import GroupTables, Int32Array, Int64Array, InternalError, StateError
+from tidegate.base import GroupTables, Int32Array, Int64Array, StateError
 from tidegate.cache.advance import Settler
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.groups import STATE_BLOCK
@@ -162,15 +162,13 @@ class StepChanges:
         border = _EMPTY
         if len(growth.crossing):
             crossing = rows[growth.crossing]
-            unit = self._host.smallest_block
             border = sequences.border[crossing]
             if growth.counts:
                 _place_blocks(self._host.rows, self._lender, (growth, crossing), placed)
-                limit = (growth.capacities[growth.crossing] + (unit - 1)) // unit * unit
-                sequences.border[crossing] = np.minimum(limit, sequences.max_seq_len)
+                sequences.border[crossing] = sequences.border_of(growth.capacities[growth.crossing])
             else:
                 self._place_one_block(crossing, growth.old[0], placed)
-                sequences.border[crossing] = border + unit
+                sequences.border[crossing] = border + self._host.smallest_block
         num_open = sequences.num_open[rows]
         if np.count_nonzero(num_open) == 0:
             sequences.ends[0][rows] = growth.capacities
@@ -256,8 +254,7 @@ class StepChanges:
         sequences.ends[num_open, rows] = -1
         sequences.num_open[rows] = num_open
         sequences.capacity[rows] = undo.growth.starts
-        unit = self._host.smallest_block
-        sequences.border[rows] = np.minimum((undo.growth.starts + (unit - 1)) // unit * unit, sequences.max_seq_len)
+        sequences.border[rows] = sequences.border_of(undo.growth.starts)
         sequences.border[rows[undo.growth.crossing]] = undo.border
         sequences.mode[rows] = Mode.READY
 
@@ -303,16 +300,9 @@ class StepChanges:
             move.candidate.is_admitted = False
             host.lives.drop(np.array([row]))
             return
-        back = Move(row, current._replace(steps=current.steps[:-1]))
-        host.mover.diff(back)
-        if back.acquire:
-            raise InternalError("aborting a step would need pages", row=row)
-        for group, run in back.release:
-            host.rows[group].pool.unlock(host.rows[group].take_run(row, run))
-        for group, change in back.scratch:
-            rows = host.rows[group]
-            rows.pool.unlock(rows.cut_scratch(row, int(rows.num_scratch[row]) + change))
-        self._set_cursors(row, back.cursors, Mode.READY)
+        host.settler.move_to(Move(row, current._replace(steps=current.steps[:-1])))
+        sequences.mode[row] = Mode.READY
+        host.settler.refresh(row)
 
 
 def _place_blocks(
@@ -325,11 +315,9 @@ def _place_blocks(
     growth, crossing = grown
     for group, rows_of in enumerate(rows):
         old, counts = growth.old[group], growth.counts[group]
-        total = int(counts.sum())
-        if total:
-            offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-            index = np.repeat(crossing * rows_of.stride + old, counts) + offsets
-            rows_of.put(index, *lender.take_with_slots(rows_of.pool_group, total))
+        if counts.any():
+            index = rows_of.places(crossing, old, counts)
+            rows_of.put(index, *lender.take_with_slots(rows_of.pool_group, len(index)))
             placed.append((group, index))
 
 

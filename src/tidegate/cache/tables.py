@@ -36,6 +36,12 @@ class GroupRows:
         self.owned = 0
         self.peak_owned = 0
 
+    def places(self, rows: Int64Array, first: Int64Array, counts: Int64Array) -> Int64Array:
+        """Return the flat positions of ``counts[i]`` blocks from ``first[i]`` on in each row, one after the other."""
+        offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        index: Int64Array = np.repeat(rows * self.stride + first, counts) + offsets
+        return index
+
     def put(self, index: Int64Array, pages: Int32Array, slots: Int32Array) -> None:
         """Write new pages, which lie in ``slots``, at flat positions ``row * stride + block``."""
         self._flat_pages[index] = pages

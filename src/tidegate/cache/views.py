@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.base import BAD_PAGE, GroupTables, Int32Array, Int64Array, StateError
+from tidegate.base import BAD_PAGE, BoolArray, Int32Array, Int64Array, StateError
 from tidegate.cache.groups import BufferTable
 from tidegate.cache.ranges import Range, ceil_div, scratch
 from tidegate.cache.tables import GroupRows
@@ -27,27 +27,18 @@ class CsrTables:
     first_block: Int32Array
 
 
-def step_tables(
-    rows: Sequence[GroupRows],
-    buffers: Sequence[Sequence[BufferTable]],
-    step: tuple[Int64Array, Int64Array, Int64Array],
-    allowed: Int64Array,
-) -> tuple[GroupTables, ...]:
-    """Return each group's tables for a step ``(rows, starts, ends)``; ``allowed[i]`` is 0 where scratch is off."""
+def scratch_spans(
+    rows_of: GroupRows, step: tuple[Int64Array, Int64Array, Int64Array], allowed: BoolArray
+) -> list[tuple[int, Range]]:
+    """Return ``(i, blocks)`` of each sequence of a step ``(rows, starts, ends)`` that uses scratch in this group."""
     step_rows, starts, ends = step
-    tables = []
-    for rows_of, group_buffers in zip(rows, buffers, strict=True):
-        ranges: list[tuple[int, Range]] = []
-        if rows_of.group.scratch_per_slot:
-            for i in np.flatnonzero(rows_of.num_scratch[step_rows] * allowed).tolist():
-                span = scratch(int(starts[i]), int(ends[i]), rows_of.group.rule)
-                if span[1] > span[0]:
-                    ranges.append((i, span))
-        layer_tables = None
-        if ranges:
-            layer_tables = per_layer(rows_of, group_buffers, (step_rows, ends), ranges)
-        tables.append(GroupTables(rows_of.slots, layer_tables))
-    return tuple(tables)
+    spans: list[tuple[int, Range]] = []
+    if rows_of.live_scratch:
+        for i in np.flatnonzero((rows_of.num_scratch[step_rows] > 0) & allowed).tolist():
+            span = scratch(int(starts[i]), int(ends[i]), rows_of.group.rule)
+            if span[1] > span[0]:
+                spans.append((i, span))
+    return spans
 
 
 def per_layer(
