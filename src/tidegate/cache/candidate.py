@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.base import ConfigError, Int32Array
+from tidegate.base import ConfigError, Int32Array, shown
 from tidegate.cache.nodes import ReuseScope
 from tidegate.cache.prefix import NO_MATCH, PrefixMatch
 
@@ -74,8 +75,15 @@ def checked_tokens(tokens: npt.ArrayLike, max_seq_len: int) -> Int32Array:
     return array.astype(np.int32)
 
 
+def checked_declared(declared: object, length: int) -> tuple[int, ...]:
+    """Return declared prefix lengths, sorted and each once."""
+    if not isinstance(declared, Sequence) or any(type(p) is not int or not 0 < p <= length for p in declared):
+        raise ConfigError(f"declared={shown(declared)} must be prefix lengths in [1, {length}]", field="declared")
+    return tuple(sorted(set(declared)))
+
+
 def checked_access(access: str) -> Access:
     """Return ``access`` if it is one of the legal words."""
     if access not in _ACCESS:
-        raise ConfigError(f"access={access!r} must be one of {', '.join(_ACCESS)}")
+        raise ConfigError(f"access={shown(access)} must be one of {', '.join(_ACCESS)}")
     return access  # type: ignore[return-value]  # just checked

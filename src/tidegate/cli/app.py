@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 from collections.abc import Sequence
 from importlib.metadata import version as version_of
 from typing import Annotated
 
 import typer
 
-from tidegate.base import TidegateError
+from tidegate.base import ConfigError, TidegateError
 from tidegate.cli.bench import bench
 from tidegate.cli.console import show_error, show_log
 from tidegate.cli.generate import generate
@@ -37,6 +39,8 @@ def create_app() -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None, open_model: ModelOpener | None = None) -> int:
     """Run a command line and return its exit code: 0, 2 for whatever the user can mend, 130 when interrupted."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal of few characters must not end a run
     try:
         create_app()(
             args=None if arguments is None else list(arguments), prog_name="tidegate", obj=open_model or _open_model
@@ -45,6 +49,12 @@ def main(arguments: Sequence[str] | None = None, open_model: ModelOpener | None 
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except TidegateError as error:
         show_error(error)
+        return FAILED
+    except MemoryError as error:
+        show_error(ConfigError(f"out of memory: {str(error) or 'ask for less'}"))
+        return FAILED
+    except OSError as error:
+        show_error(ConfigError(f"input or output failed: {error}"))
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -70,6 +80,7 @@ def _open_model(settings: ModelSettings) -> ServedModel:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # Before transformers is imported: stderr is for our own bar and for errors.
     os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
     show_log()
     # Here, because it imports torch: help and bad flags must answer at once.
     from tidegate.cli.runtime_model import RuntimeModel

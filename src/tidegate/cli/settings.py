@@ -55,7 +55,9 @@ class ModelSettings:
             require(flag, value, least)
 
 
-def require(flag: str, value: float | None, least: int) -> None:
-    """Raise ``ConfigError`` when a flag's number is too small; None was not given."""
+def require(flag: str, value: float | None, least: int, most: int | None = None) -> None:
+    """Raise ``ConfigError`` when a flag's number is too small or too large; None was not given."""
+    if value is not None and most is not None and value > most:
+        raise ConfigError(f"{flag} {value} must be at most {most}", flag=flag, value=value)
     if value is not None and not value >= least:
         raise ConfigError(f"{flag} {value} must be at least {least}", flag=flag, value=value)
