@@ -8,7 +8,6 @@ from tidegate.cache.ranges import (
     OpenStep,
     Rule,
     ceil_div,
-    count,
     live,
     scratch,
     scratch_need,
@@ -16,6 +15,11 @@ from tidegate.cache.ranges import (
     stale,
     window_peak,
 )
+
+
+def count(runs: list[tuple[int, int]]) -> int:
+    """Blocks in disjoint runs."""
+    return sum(end - begin for begin, end in runs)
 
 
 def rule(block_tokens: int, window: int, *, sinks: int = 0, per_slot: int = 1, rewind: int = 0) -> Rule:

@@ -98,7 +98,7 @@ class Settler:
         for place, row in enumerate(rows.tolist()):
             if leaf[row] is None:
                 self.publisher.publish(row, int(histories[place]))
-        targets = histories // self._unit * self._unit
+        targets = np.minimum(histories, sequences.known[rows]) // self._unit * self._unit
         if not self.publisher.limited:
             sequences.published[rows] = targets
             targets += self._unit

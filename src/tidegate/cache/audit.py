@@ -31,8 +31,7 @@ def audit_cache(core: CacheCore) -> None:
         where = f"pool group {number}"
         have = pool.slot >= 0
         slots = np.concatenate([pool.slot[have], pool.storage.free.peek()])
-        found = len(slots) + pool.num_spare
-        _require(found == pool.num_slots, f"{where}: {found} of {pool.num_slots} slots accounted for")
+        _require(len(slots) == pool.num_slots, f"{where}: {len(slots)} of {pool.num_slots} slots accounted for")
         _require(len(np.unique(slots)) == len(slots), f"{where}: a slot is in two places")
         if not open_reservations:
             wrong = np.flatnonzero(pool.locks != locks[number])

@@ -75,15 +75,15 @@ def checked_tokens(tokens: npt.ArrayLike, max_seq_len: int) -> Int32Array:
     return array.astype(np.int32)
 
 
-def checked_declared(declared: object, length: int) -> tuple[int, ...]:
-    """Return declared prefix lengths, sorted and each once."""
-    if not isinstance(declared, Sequence) or any(type(p) is not int or not 0 < p <= length for p in declared):
-        raise ConfigError(f"declared={shown(declared)} must be prefix lengths in [1, {length}]", field="declared")
-    return tuple(sorted(set(declared)))
-
-
 def checked_access(access: str) -> Access:
     """Return ``access`` if it is one of the legal words."""
     if access not in _ACCESS:
         raise ConfigError(f"access={shown(access)} must be one of {', '.join(_ACCESS)}")
     return access  # type: ignore[return-value]  # just checked
+
+
+def checked_lengths(lengths: object, limit: int) -> tuple[int, ...]:
+    """Return declared prefix lengths, ascending; ``ConfigError`` unless they are integers in ``[1, limit]``."""
+    if not isinstance(lengths, Sequence) or not all(type(n) is int and 0 < n <= limit for n in lengths):
+        raise ConfigError(f"declared={shown(lengths)} must be prefix lengths in [1, {limit}]")
+    return tuple(sorted(set(lengths)))

@@ -36,7 +36,7 @@ class LeafCloser:
         histories = sequences.history[rows].tolist()
         for row, history in zip(rows.tolist(), histories, strict=True):
             leaf = sequences.leaf[row]
-            if leaf is None or sequences.next_publish[row] == NEVER:
+            if leaf is None or sequences.next_publish[row] == NEVER or sequences.known[row] < history:
                 left.append(row)
             else:
                 done.append((leaf, row, history))

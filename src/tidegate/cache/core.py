@@ -120,19 +120,21 @@ class CacheCore:
         if threading.get_ident() != self._thread:
             raise WrongThread("the cache belongs to the thread that made it")
 
-    def check_kept(self, rows: Int64Array) -> None:
-        """Raise ``StateError`` for a row whose oldest open step a reservation may still roll back."""
-        steps = np.zeros(self.sequences.num_rows, np.int64)
-        for reservation in self.open:
-            steps[reservation.rows] += 1
-        if (steps[rows] > np.maximum(self.sequences.num_open[rows] - 1, 0)).any():
-            raise StateError("a row is held by a reservation that may be rolled back: keep it or roll it back first")
-
     def check_unreserved(self, rows: Int64Array) -> None:
         """Raise ``StateError`` for a row that an undispatched reservation holds."""
         for reservation in self.open:
             if reservation.is_undispatched and np.isin(rows, reservation.touched).any():
-                raise StateError("a row is held by a reservation that is not dispatched: dispatch it or roll it back")
+                raise StateError("a row is held by a reservation that is neither dispatched nor rolled back")
+
+    def check_settleable(self, rows: Int64Array) -> None:
+        """Raise ``StateError`` for a row whose oldest open step, or whose cursors, a reservation may still put back."""
+        steps = np.zeros(self.sequences.num_rows, np.int64)
+        for reservation in self.open:
+            steps[reservation.rows] += 1
+            if reservation.is_undispatched and np.isin(rows, reservation.moved).any():
+                raise StateError("a row is held by a reservation that is neither dispatched nor rolled back")
+        if (steps[rows] > np.maximum(self.sequences.num_open[rows] - 1, 0)).any():
+            raise StateError("a row is held by a reservation that may be rolled back: keep it or roll it back first")
 
     def lender(self) -> Lender:
         """Return a fresh account of loans."""

@@ -30,7 +30,6 @@ class Lender:
         self._at = [0] * len(pools)
         self._free: list[Int32Array | None] = [None] * len(pools)
         self._loans: list[tuple[int, Int32Array, Int32Array]] = []
-        self._spare: list[tuple[int, Int32Array]] = []
         self._released: list[tuple[int, Int32Array]] = []
 
     def release(self, group: int, pages: Int32Array) -> None:
@@ -68,14 +67,10 @@ class Lender:
         for source in (private, None, cached):
             if not need:
                 break
-            # Dropping owners costs the same for one page as for many, so evictions of a large pool go in batches.
-            pages = pool.pop(max(need, min(_BATCH, pool.num_slots // 256))) if source is None else source[:need]
-            lent = pool.doom(pages)
-            self._loans.append((pool_group, pages, lent))
-            slots.append(lent[:need])
-            self._spare.append((pool_group, lent[need:]))
-            pool.num_spare += len(pages) - len(slots[-1])
-            need -= len(slots[-1])
+            pages = pool.pop(need) if source is None else source[:need]
+            need -= len(pages)
+            slots.append(pool.doom(pages))
+            self._loans.append((pool_group, pages, slots[-1]))
         if need:
             raise InternalError(f"pool group {pool_group} is {need} pages short of what was quoted", missing=need)
         return slots
@@ -106,8 +101,6 @@ class Lender:
                 pool.storage.free.give(free)
         for pool_group, pages, slots in self._loans:
             self._pools[pool_group].undoom(pages, slots)
-        for pool_group, spare in self._spare:
-            self._pools[pool_group].num_spare -= len(spare)
 
     def settle(self) -> None:
         """Dispatch, first half: cached pages whose slots were lent leave the tree."""
@@ -115,6 +108,10 @@ class Lender:
             pool = self._pools[pool_group]
             cached = pages[pool.refs[pages] > 0]
             if len(cached):
+                # Dropping costs about the same for a few pages as for many: a large pool makes some room ahead.
+                ahead = min(_BATCH, pool.num_slots // 256) - len(cached)
+                if ahead > 0:
+                    cached = np.concatenate([cached, pool.pop(ahead)])
                 self._pruner.drop_owners(pool, pool_group, cached)
 
     def end(self) -> None:
@@ -123,7 +120,3 @@ class Lender:
             self._pools[pool_group].unlock(pages[::-1])
         for pool_group, pages, _ in self._loans:
             self._pools[pool_group].bury(pages)
-        for pool_group, spare in self._spare:
-            pool = self._pools[pool_group]
-            pool.storage.free.give(spare)
-            pool.num_spare -= len(spare)

@@ -151,15 +151,20 @@ class Lives:
             for row in rows.tolist():
                 rows_of.pool.unlock(rows_of.cut_scratch(row, 0))
 
-    def fork(self, row: int) -> int:
+    def fork(self, row: int, count: int) -> list[int]:
+        """Return new rows that share every page of ``row``; its state pages are copied. All, or ``OutOfPages``."""
+        state = [r for r in self._rows if r.group.retention is Retention.STATE and r.pages[row, 0] >= 0]
+        need = count * len(state)
+        for rows_of in state:
+            free = rows_of.pool.num_free
+            if free < need:
+                raise OutOfPages(f"fork needs {need} free state slots, {free} are", needed=need, free=free)
+        return [self._fork_one(row, state) for _ in range(count)]
+
+    def _fork_one(self, row: int, state: list[GroupRows]) -> int:
         """Return a new row that shares every page of ``row``; its state pages are copied."""
         sequences, publisher = self._sequences, self._publisher
         publisher.close_leaf(row)
-        state = [r for r in self._rows if r.group.retention is Retention.STATE and r.pages[row, 0] >= 0]
-        for rows_of in state:
-            free = rows_of.pool.num_free
-            if free < len(state):
-                raise OutOfPages(f"fork needs {len(state)} free state slots, {free} are", needed=len(state), free=free)
         new = sequences.take_row()
         for name in _COPIED_BY_FORK:
             column = getattr(sequences, name)

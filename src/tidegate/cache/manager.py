@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tidegate.base import Closed, ConfigError, Int64Array, KVLayout, OutOfPages, PoolMemory, StateError
 from tidegate.cache.audit import audit_cache
-from tidegate.cache.candidate import Candidate, checked_access, checked_declared, checked_tokens
+from tidegate.cache.candidate import Candidate, checked_access, checked_lengths, checked_tokens
 from tidegate.cache.capacity import CapacityPlan
 from tidegate.cache.collecting import collect_statistics
 from tidegate.cache.config import KVCacheConfig
@@ -87,7 +87,7 @@ class KVCacheManager:
             raise ConfigError(f"retention={retention!r} must be an integer in [0, 100]")
         checked = checked_tokens(tokens, self.config.max_seq_len)
         candidate = Candidate(checked.copy(), _checked_scope(scope), checked_access(access), retention)
-        candidate.declared = checked_declared(declared, len(checked))
+        candidate.declared = checked_lengths(declared, len(checked))
         return candidate
 
     def probe(self, tokens: npt.ArrayLike, scope: ReuseScope = _DEFAULT_SCOPE) -> PrefixMatch:
@@ -122,7 +122,7 @@ class KVCacheManager:
         rows = self._core.sequences.door.rows(rows)
         histories = integers(histories, "histories", len(rows))
         if self._core.open:
-            self._core.check_kept(rows)
+            self._core.check_settleable(rows)
         self._core.settler.advance(rows, histories, token_columns(tokens, len(rows)))
         self._core.touch()
 
@@ -134,9 +134,9 @@ class KVCacheManager:
         rows = self._idle(rows)
         histories = integers(histories, "histories", len(rows))
         known = None if num_known is None else integers(num_known, "num_known", len(rows)).tolist()
+        self._core.touch()
         for i, (row, history) in enumerate(zip(rows.tolist(), histories.tolist(), strict=True)):
             self._core.rewinder.rewind(row, history, None if known is None else known[i])
-        self._core.touch()
 
     # ---- leaving
 
@@ -163,7 +163,7 @@ class KVCacheManager:
         if count > len(self._core.sequences.free_rows):
             raise OutOfPages(f"fork needs {count} rows, {len(self._core.sequences.free_rows)} are free", needed=count)
         self._core.touch()
-        return np.array([self._core.lives.fork(row) for _ in range(count)], np.int64)
+        return np.array(self._core.lives.fork(row, count), np.int64)
 
     def create(self, tokens: npt.ArrayLike, scope: ReuseScope = _DEFAULT_SCOPE) -> Sequence:
         """Return a single sequence over a prompt, for embedders that drive one at a time."""
@@ -186,7 +186,7 @@ class KVCacheManager:
         rows = sequences.door.rows(given)
         self._core.check_unreserved(rows)
         if self._core.open:
-            self._core.check_kept(rows)
+            self._core.check_settleable(rows)
         mode = sequences.mode[rows]
         for row, what, num_open in zip(rows.tolist(), mode.tolist(), sequences.num_open[rows].tolist(), strict=True):
             if what == Mode.FREE:

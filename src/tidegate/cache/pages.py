@@ -55,8 +55,6 @@ class PagePool:
         self.ids = FreeStack(capacity)
         self.evictable = 0
         self.doomed = 0
-        self.num_spare = 0
-        """Slots on loan that no new page is in."""
         self.policy = RetentionLru(self._valid)
         self.peaks = PagePeaks()
         self._clock = clock

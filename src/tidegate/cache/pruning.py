@@ -89,15 +89,16 @@ class TreePruner:
         first: dict[Node, int] = {}
         checkpoints: dict[Checkpoint, None] = {}
         shared = pool.refs[pages] > 1
+        if len({rows.block_tokens for rows in self.tree.full if rows.pool_group == pool_group}) > 1:
+            shared[:] = True  # ordinals of different block sizes do not compare
         alone = pages[~shared] if shared.any() else pages
         owner = pool.owner[alone]
         runs = np.flatnonzero(np.diff(owner, prepend=-1))
         lowest = np.minimum.reduceat(pool.ordinal[alone], runs) if len(runs) else runs
-        for at, ordinal in zip(runs.tolist(), lowest.tolist(), strict=True):
-            end = at + int(np.argmax(pool.ordinal[alone[at:]] == ordinal))
-            self._note(
-                self.tree.owners.owner(int(owner[at])), (pool_group, int(alone[end]), ordinal), first, checkpoints
-            )
+        ends = [*runs[1:].tolist(), len(alone)] if len(runs) else []
+        for begin, end, ordinal in zip(runs.tolist(), ends, lowest.tolist(), strict=True):
+            page = int(alone[begin + int(np.argmax(pool.ordinal[alone[begin:end]] == ordinal))])
+            self._note(self.tree.owners.owner(int(owner[begin])), (pool_group, page, ordinal), first, checkpoints)
         for page in pages[shared].tolist():
             for holder in self.tree.owners.holders(pool, pool_group, page):
                 self._note(holder, (pool_group, page, int(pool.ordinal[page])), first, checkpoints)

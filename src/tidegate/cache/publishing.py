@@ -34,7 +34,7 @@ class Publisher:
         """Publish the whole units below ``history``, adopting equal blocks that are in the tree already."""
         sequences, unit = self._sequences, self._tree.unit
         limit = int(sequences.publish_limit[row])
-        target = min(history, limit) // unit * unit
+        target = min(history, limit, int(sequences.known[row])) // unit * unit
         if target > sequences.published[row]:
             leaf = sequences.leaf[row]
             if leaf is None:
@@ -213,7 +213,7 @@ class Publisher:
     def finish(self, row: int) -> None:
         """Publish a closing sequence's last partial block and a checkpoint at its end."""
         sequences = self._sequences
-        history = int(min(sequences.history[row], sequences.publish_limit[row]))
+        history = int(min(sequences.history[row], sequences.publish_limit[row], sequences.known[row]))
         if not history or (sequences.next_publish[row] == NEVER and row not in self.at_end):
             self.close_leaf(row)
             return

@@ -102,7 +102,7 @@ class Quote:
             self.steps.append(Growth(rows, starts, capacities, crossing, ()))
             return True
         new, border = capacities[crossing], border[crossing]
-        if state.one_block_growth and np.count_nonzero((border < 0) | (new > border + state.one_block_growth)) == 0:
+        if self._one_block_each(new, border):
             growth = Growth(rows, starts, capacities, crossing, (border // state.smallest_block,))
             return self._accept_growth(growth, [len(crossing) * groups for groups in state.growing_groups])
         old = starts[crossing]
@@ -112,6 +112,12 @@ class Quote:
             return self._accept_growth(growth, needs)
         self._check(rows, capacities)
         return self._accept(*self._singly(rows, starts, capacities), rows)
+
+    def _one_block_each(self, new: Int64Array, border: Int64Array) -> bool:
+        """Whether each of these rows needs exactly the block at its border."""
+        state = self._state
+        beyond = (border < 0) | (new > border + state.one_block_growth) | (new > state.sequences.max_seq_len)
+        return bool(state.one_block_growth) and np.count_nonzero(beyond) == 0
 
     def _singly(
         self, rows: Int64Array, starts: Int64Array, capacities: Int64Array
@@ -175,6 +181,8 @@ class Quote:
     def suspend(self, rows: Int64Array) -> None:
         """Give these rows up to this step: what only they hold becomes supply. They must have no open step."""
         sequences = self._state.sequences
+        if self._candidates:
+            raise StateError("victims must be named before candidates are admitted: their pages are priced together")
         rows = sequences.door.rows(rows)
         self._check_apart(rows)
         self._rows.append(rows)

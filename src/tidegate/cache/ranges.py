@@ -112,11 +112,6 @@ def subtract(runs: Sequence[Range], others: Sequence[Range]) -> list[Range]:
     return result
 
 
-def count(runs: Sequence[Range]) -> int:
-    """Blocks in disjoint runs."""
-    return sum(end - begin for begin, end in runs)
-
-
 def window_peak(
     window: int, block_tokens: int, unsettled: int = 1, max_rewind_len: int = 0, sink_blocks: int = 0
 ) -> int:

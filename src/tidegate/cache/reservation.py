@@ -61,6 +61,11 @@ class Reservation:
         return self._state == "open"
 
     @property
+    def moved(self) -> Int64Array:
+        """Rows whose cursors an undo would put back as they were."""
+        return np.array(self._changes.moved_rows, np.int64)
+
+    @property
     def touched(self) -> Int64Array:
         """Its rows and victims."""
         return np.concatenate([self.rows, np.array(self._victims, np.int64)])
@@ -75,12 +80,14 @@ class Reservation:
         return StepPages(self.rows, self.starts, self.ends, tables, self.copies, self.snapshots)
 
     def keep(self) -> None:
-        """Keep what was reserved. Without a dispatch the step stays planned and can be retargeted."""
+        """Keep what was reserved. Without a dispatch the step stays planned and can be retargeted; ``copies`` are then
+        the caller's to do before anything is written."""
         if self._state == "open":
             self._commit()
             sequences = self._host.sequences
             planned = self.rows[sequences.num_open[self.rows] > 0]
             sequences.mode[planned], sequences.border[planned] = Mode.PLANNED, -1
+            sequences.event[planned] = 0
         elif self._state != "dispatched":
             raise StateError(f"cannot keep a reservation that is {self._state}")
         self._state = "kept"

@@ -41,7 +41,7 @@ class Rewinder:
             self._publisher.close_leaf(row)
             published = history // self._unit * self._unit
             sequences.published[row] = published
-            if sequences.publish_limit[row] >= published + self._unit:
+            if row not in self._publisher.at_end and sequences.publish_limit[row] >= published + self._unit:
                 sequences.next_publish[row] = published + self._unit
             self._publisher.reattach(row)
         if self._has_state and 0 < history < current:

@@ -90,6 +90,10 @@ class Sequence:
             raise StateError(f"capacity={target} must be at least the history {history}")
         if target > sequences.max_seq_len:
             raise RequestTooLong(f"capacity={target} is above max_seq_len={sequences.max_seq_len}")
+        if old.steps and sequences.mode[row] != Mode.PLANNED and history == old.history and target != old.capacity:
+            raise StateError(
+                f"capacity={target}: the step to {old.capacity} is dispatched; settle it with history_length"
+            )
         if history == old.history:
             return self._retarget(row, (history, old.settled), target, allow_swa_scratch_reuse)
         self._core.settler.rules.check_settle(row, history)

@@ -21,6 +21,7 @@ from tidegate.cache.moves import Move
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.quote import CacheState, Growth
 from tidegate.cache.sequences import Cursors, Mode
+from tidegate.cache.tables import GroupRows
 
 
 class ReservationHost(CacheState, Protocol):
@@ -58,6 +59,7 @@ class _Undo:
     scratch_added: list[tuple[int, int]] = field(default_factory=list)
     scratch_cut: list[tuple[int, Int32Array]] = field(default_factory=list)
     snapshots: dict[int, int] = field(default_factory=dict)
+    dropped_snapshot: tuple[int, dict[int, int]] | None = None
 
 
 @dataclass(slots=True)
@@ -68,10 +70,12 @@ class _GrowthUndo:
 
 
 class StepChanges:
-    """One reservation's changes. ``pins`` are pages locked until their copies are ordered."""
+    """One reservation's changes. ``pins`` are pages locked until their copies are ordered, ``moved_rows`` the
+    rows whose cursors an undo puts back as they were."""
 
     def __init__(self, host: ReservationHost) -> None:
         self.admitted: list[tuple[Candidate, int]] = []
+        self.moved_rows: list[int] = []
         self.pins: list[tuple[int, int]] = []
         self.copies: list[tuple[int, int, int]] = []
         self.snapshots: list[tuple[int, int, int]] = []
@@ -98,6 +102,7 @@ class StepChanges:
         for step in steps:
             if isinstance(step, Move):
                 self._apply_move(next(moves))
+                self.moved_rows.append(step.row)
             else:
                 self._apply_growth(step)
 
@@ -107,6 +112,10 @@ class StepChanges:
         later = any((sequences.capacity[u.growth.rows] != u.growth.capacities).any() for u in self._growths)
         if later or any(u.move.row >= 0 and sequences.capacity[u.move.row] != u.move.end for u in self._moves):
             raise StateError("a later open step of these sequences must be rolled back first")
+        if any(np.count_nonzero(sequences.num_open[u.growth.rows] == 0) for u in self._growths) or any(
+            u.move.cursors.steps and sequences.num_open[u.move.row] == 0 for u in self._moves
+        ):
+            raise StateError("the step has been settled: it cannot be rolled back any more")
         if not dispatched:
             self._lender.give_back()
         for growth in reversed(self._growths):
@@ -118,8 +127,8 @@ class StepChanges:
                 self._undo_move(move)
 
     def _lock_match(self, move: Move) -> None:
-        assert move.candidate is not None
-        for rows, runs in zip(self._host.rows, move.candidate.match.held, strict=False):
+        held = move.candidate.match.held if move.candidate is not None else ()
+        for rows, runs in zip(self._host.rows, held, strict=False):
             for _, pages in runs:
                 rows.pool.lock(pages)
 
@@ -130,6 +139,11 @@ class StepChanges:
             undo = _Undo(move, _NOWHERE, Mode.FREE)
         else:
             undo = _Undo(move, sequences.cursors(move.row), int(sequences.mode[move.row]))
+        pending = self._host.pending_snapshots.get(move.row)
+        if undo.mode == Mode.PLANNED and pending and pending[-1][0] == undo.cursors.capacity:
+            undo.dropped_snapshot = pending.pop()
+            for group, page in undo.dropped_snapshot[1].items():
+                self._lender.release(group, np.array([page], np.int32))
         for group, run in move.release:
             pages = self._host.rows[group].take_run(move.row, run)
             undo.removed.append((group, run, pages))
@@ -151,7 +165,7 @@ class StepChanges:
             unit = self._host.smallest_block
             border = sequences.border[crossing]
             if growth.counts:
-                self._place_blocks(growth, crossing, placed)
+                _place_blocks(self._host.rows, self._lender, (growth, crossing), placed)
                 limit = (growth.capacities[growth.crossing] + (unit - 1)) // unit * unit
                 sequences.border[crossing] = np.minimum(limit, sequences.max_seq_len)
             else:
@@ -179,16 +193,6 @@ class StepChanges:
                 if not placed:
                     index = crossing * rows_of.stride + blocks
                 rows_of.put(index, *self._lender.take_with_slots(rows_of.pool_group, len(index)))
-                placed.append((group, index))
-
-    def _place_blocks(self, growth: Growth, crossing: Int64Array, placed: list[tuple[int, Int64Array]]) -> None:
-        for group, rows_of in enumerate(self._host.rows):
-            old, counts = growth.old[group], growth.counts[group]
-            total = int(counts.sum())
-            if total:
-                offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-                index = np.repeat(crossing * rows_of.stride + old, counts) + offsets
-                rows_of.put(index, *self._lender.take_with_slots(rows_of.pool_group, total))
                 placed.append((group, index))
 
     def _apply_move(self, undo: _Undo) -> None:
@@ -221,7 +225,7 @@ class StepChanges:
             host.pending_snapshots.setdefault(row, []).append((move.end, undo.snapshots))
         if move.candidate is not None:
             host.lives.start(row, move.candidate)
-        self._set_cursors(row, move.cursors, self._mode_of(len(move.cursors.steps)))
+        self._set_cursors(row, move.cursors, Mode.READY if len(move.cursors.steps) < sequences.max_open else Mode.FULL)
 
     def _private_copy(self, undo: _Undo, group: int, block: int) -> None:
         rows = self._host.rows[group]
@@ -236,9 +240,6 @@ class StepChanges:
         self._host.sequences.set_cursors(row, cursors)
         self._host.sequences.mode[row] = mode
         self._host.settler.refresh(row)
-
-    def _mode_of(self, num_open: int) -> Mode:
-        return Mode.READY if num_open < self._host.sequences.max_open else Mode.FULL
 
     def _give(self, group: int, pages: Int32Array, *, dispatched: bool) -> None:
         pool = self._host.rows[group].pool
@@ -278,6 +279,8 @@ class StepChanges:
         for group, run, pages in undo.removed:
             host.rows[group].put_run(row, run, pages)
         self._drop_snapshots(undo, dispatched=False)
+        if undo.dropped_snapshot is not None:
+            host.pending_snapshots.setdefault(row, []).append(undo.dropped_snapshot)
         if move.candidate is not None:
             move.candidate.is_admitted = False
             host.lives.drop(np.array([row]))
@@ -310,6 +313,24 @@ class StepChanges:
             rows = host.rows[group]
             rows.pool.unlock(rows.cut_scratch(row, int(rows.num_scratch[row]) + change))
         self._set_cursors(row, back.cursors, Mode.READY)
+
+
+def _place_blocks(
+    rows: list[GroupRows],
+    lender: Lender,
+    grown: tuple[Growth, Int64Array],
+    placed: list[tuple[int, Int64Array]],
+) -> None:
+    """Hand out any number of blocks to each crossing row."""
+    growth, crossing = grown
+    for group, rows_of in enumerate(rows):
+        old, counts = growth.old[group], growth.counts[group]
+        total = int(counts.sum())
+        if total:
+            offsets = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+            index = np.repeat(crossing * rows_of.stride + old, counts) + offsets
+            rows_of.put(index, *lender.take_with_slots(rows_of.pool_group, total))
+            placed.append((group, index))
 
 
 _EMPTY = np.empty(0, np.int64)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.base import BAD_PAGE, GroupTables, Int32Array, Int64Array
+from tidegate.base import BAD_PAGE, GroupTables, Int32Array, Int64Array, StateError
 from tidegate.cache.groups import BufferTable
 from tidegate.cache.ranges import Range, ceil_div, scratch
 from tidegate.cache.tables import GroupRows
@@ -87,7 +87,7 @@ def csr(rows_of: GroupRows, step_rows: Int64Array, ends: Int64Array) -> CsrTable
     first = np.where(counts > 0, owned.argmax(axis=1), 0)
     last = -(-ends // block)
     if (counts != np.where(counts > 0, last - first, 0)).any():
-        raise ValueError("a sequence owns blocks in several runs (sinks and window): CSR cannot say where they are")
+        raise StateError("a sequence owns blocks in several runs (sinks and window): CSR cannot say where they are")
     indptr = np.zeros(len(step_rows) + 1, np.int32)
     np.cumsum(counts, out=indptr[1:])
     last_page_len = np.where(counts > 0, ends - (last - 1) * block, 0).astype(np.int32)

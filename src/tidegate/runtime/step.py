@@ -123,9 +123,9 @@ class StepLoop:
         step = self._scheduler.start(prepared.plan, prepared.reservation, now=now)
         sampled, drawn = np.flatnonzero(step.samples), Future[Drawn]()
         try:
+            self._manager.copy_pages(prepared.pages.copies)
             for row in step.rows[len(step.rows) - step.num_admitted :].tolist():
                 self._drawer.enter(row, sequences.request(row), int(sequences.order[row]))
-            self._manager.copy_pages(prepared.pages.copies)
             drawn = self._worker.submit(self._job(step, sampled, engine_step(step, prepared.pages, sequences)))
         except Exception as error:
             drawn.set_exception(error)
@@ -148,6 +148,16 @@ class StepLoop:
 
         return compute
 
+    def _give_up(self, prepared: _Prepared | None) -> None:
+        """Undo a dispatched step that was never launched; its rows keep their private copies, so these are made."""
+        if prepared is None:
+            return
+        try:
+            if prepared.pages.copies:
+                self._manager.copy_pages(prepared.pages.copies)
+        finally:
+            prepared.reservation.rollback()
+
     def _land(self, flight: _Flight, prepared: _Prepared | None) -> StepReport:
         """Wait for a step and apply it; if it failed, roll back what was prepared on top of it, then it."""
         try:
@@ -157,14 +167,12 @@ class StepLoop:
             tokens[flight.sampled] = drawn.tokens
         except Exception as error:
             self._flight = None
-            if prepared is not None:
-                prepared.reservation.rollback()
+            self._give_up(prepared)
             flight.reservation.rollback()
             return StepReport(self._scheduler.fail(flight.step, error, now=self._clock.now()), error=error)
         except BaseException:
             # Interrupted while it waited: the step still computes and stays in flight.
-            if prepared is not None:
-                prepared.reservation.rollback()
+            self._give_up(prepared)
             raise
         self._flight = None
         flight.reservation.keep()

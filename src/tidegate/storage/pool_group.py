@@ -16,11 +16,6 @@ class PoolGroupSpec:
     num_slots: int
     row_bytes: tuple[int, ...]
 
-    @property
-    def slot_bytes(self) -> int:
-        """Bytes of one slot over all pools."""
-        return sum(self.row_bytes)
-
 
 class PoolGroup:
     """Sole writer of which slots are free. Knows no token and no sequence."""
