@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version as version_of
 from typing import Annotated
 
@@ -39,12 +40,13 @@ def create_app() -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None, open_model: ModelOpener | None = None) -> int:
     """Run a command line and return its exit code: 0, 2 for whatever the user can mend, 130 when interrupted."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal of few characters must not end a run
+    with _streams():
+        return _run(None if arguments is None else list(arguments), open_model or _open_model)
+
+
+def _run(arguments: list[str] | None, open_model: ModelOpener) -> int:
     try:
-        create_app()(
-            args=None if arguments is None else list(arguments), prog_name="tidegate", obj=open_model or _open_model
-        )
+        create_app()(args=arguments, prog_name="tidegate", obj=open_model)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except TidegateError as error:
@@ -59,6 +61,19 @@ def main(arguments: Sequence[str] | None = None, open_model: ModelOpener | None 
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
+
+
+@contextmanager
+def _streams() -> Iterator[None]:
+    """Give those that whoever started us has closed a place to go; a terminal of few characters must not end a run."""
+    with ExitStack() as stack:
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:
+                setattr(sys, name, stack.enter_context(open(os.devnull, mode, encoding="utf-8")))
+                stack.callback(setattr, sys, name, None)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")
+        yield
 
 
 def _show_version(is_asked: bool) -> None:

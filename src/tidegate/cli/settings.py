@@ -41,6 +41,8 @@ class ModelSettings:
         return f"{name}, {self.dtype}: {layers}; blocks of {self.block_size} tokens, scratch {scratch}"
 
     def __post_init__(self) -> None:
+        if self.model == "":
+            raise ConfigError("--model must not be empty: give a path, or leave the flag out")
         if self.attention not in ATTENTIONS:
             raise ConfigError(f"--attention {self.attention} must be one of {', '.join(ATTENTIONS)}")
         for flag, value, least in (

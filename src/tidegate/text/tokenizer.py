@@ -111,6 +111,9 @@ def _check_messages(messages: object) -> None:
     for message in messages:
         if not isinstance(message, Mapping) or "role" not in message or "content" not in message:
             raise ConfigError(f"a chat message needs 'role' and 'content', got {shown(message)}", field="messages")
+        content = message["content"]
+        if content is not None and not isinstance(content, (str, list, tuple)):
+            raise ConfigError(f"content={shown(content)} must be text or a list of parts", field="content")
         role = message["role"]
         if not isinstance(role, str) or not _ROLE.fullmatch(role):
             raise ConfigError(
