@@ -35,9 +35,6 @@ ARCHITECTURES = frozenset(
 
 _MOST = {
     "num_hidden_layers": 4096,
-    "num_attention_heads": 1 << 16,
-    "num_key_value_heads": 1 << 16,
-    "head_dim": 1 << 16,
     "hidden_size": 1 << 24,
     "vocab_size": 1 << 24,
     "max_position_embeddings": (1 << 31) - 1,
