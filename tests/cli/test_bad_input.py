@@ -1,5 +1,6 @@
 """Whatever a user gets wrong: one paragraph on stderr, exit code 2, nothing half-written, no traceback."""
 
+import contextlib
 import shlex
 from pathlib import Path
 
@@ -33,6 +34,13 @@ BAD_FLAGS = {
     "missing prompts": ("bench --prompts missing.txt", "cannot read missing.txt"),
     "record in a missing directory": ("bench --json missing/out.json", "cannot write missing/out.json"),
     "figure in a missing directory": ("bench --figure missing/out.png", "cannot write missing/out.png"),
+    "requests without end": ("bench --num-requests 99999999999", "--num-requests 99999999999 must be at most"),
+    "prompts without end": ("bench --input-len 99999999999", "--input-len 99999999999 must be at most"),
+    "rate of one in an age": ("bench --request-rate 1e-300", "request_rate=1e-300"),
+    "no model": ("generate hi --model ''", "--model must not be empty"),
+    "both outputs in one file": ("bench --json out --figure ./out", "both name out"),
+    "record on a device": ("bench --json /dev/null", "cannot write /dev/null"),
+    "prompt without end": ("generate --file /dev/zero", "/dev/zero must hold at most"),
     "unknown attention": ("bench --attention sparse", "sparse"),
     "unknown flag": ("bench --speed 9", "--speed"),
     "unknown command": ("serve", "serve"),
@@ -42,6 +50,8 @@ BAD_FILES = {
     "not UTF-8": ("p.txt", b"ok\n\xff\xfe\n", "p.txt is not UTF-8 text: byte 3 is 0xff"),
     "no prompt": ("p.txt", b"\n \n", "holds no prompt"),
     "not JSON": ("p.jsonl", b'{"prompt": "a"}\n{', "p.jsonl, prompt 2 is not JSON"),
+    "nested without end": ("p.jsonl", b"[" * 99999 + b"]" * 99999, "prompt 1 is not JSON"),
+    "key that drives the terminal": ("p.jsonl", b'{"prompt": "a", "\\u001b[2J": 1}', "unknown key '\\x1b[2J'"),
     "neither text nor tokens": ("p.jsonl", b"{}", "must be an object with"),
     "both text and tokens": ("p.jsonl", b'{"prompt": "a", "tokens": [1]}', "must be an object with"),
     "unknown key": ("p.jsonl", b'{"prompt": "a", "speed": 1}', "unknown key 'speed'"),
@@ -94,3 +104,32 @@ def test_an_older_record_survives_a_failed_run(opened: Opened, tmp_path: Path) -
     assert opened.run("bench", "--input-len", 65, "--json", record) == 2
 
     assert record.read_text() == "older"
+
+
+def test_an_error_cannot_drive_the_terminal(opened: Opened, capsys: pytest.CaptureFixture[str]) -> None:
+    assert opened.run("generate", "--file", "\x1b[2Jno\x07\x1b]0;title\x07") == 2
+
+    err = capsys.readouterr().err
+    assert err.strip().isprintable() and "\\x1b[2Jno\\x07" in err
+
+
+def test_a_closed_output_is_no_traceback(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr("sys." + name, None)
+
+    assert opened.run("generate", "hi", "--max-tokens", 2) == 0
+    assert opened.run("generate") == 2
+
+
+def test_a_full_disk_is_no_traceback(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8", buffering=1) as full:
+        monkeypatch.setattr("sys.stdout", full)
+        code = opened.run("generate", "hi", "--max-tokens", 2)
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
+
+    assert code == 2
+    assert "No space left" in capsys.readouterr().err

@@ -75,7 +75,7 @@ def test_stdin_must_be_utf8(
 
     assert opened.run("generate") == 2
 
-    assert capsys.readouterr().err == "tidegate: stdin is not UTF-8 text: byte 2 is 0xff\n"
+    assert capsys.readouterr().err == "tidegate: stdin is not UTF-8 text: byte 2 is 0xff (invalid start byte)\n"
     assert not opened.models
 
 

@@ -213,3 +213,59 @@ def test_a_changed_packaged_file_is_refused(tmp_path: Path, monkeypatch: pytest.
     importlib.invalidate_caches()
     with pytest.raises(ConfigError, match="sha256"):
         open_checkpoint(cache=tmp_path / "cache")
+
+
+ODD_FIELDS: dict[str, object] = {
+    "num_hidden_layers": 10**9,
+    "hidden_size": -72,
+    "vocab_size": -1,
+    "num_attention_heads": 0,
+    "num_key_value_heads": 0,
+    "head_dim": 0,
+    "max_position_embeddings": "many",
+    "rms_norm_eps": "small",
+    "layer_types": 5,
+    "model_type": ["llama"],
+    "dtype": "boom",
+    "rope_parameters": {"rope_type": "default", "rope_theta": "x"},
+    "quantization_config": 5,
+    "text_config": 5,
+    "pad_token_id": 10**9,
+    "hidden_act": "boom",
+}
+
+
+@pytest.mark.parametrize(("name", "value"), ODD_FIELDS.items())
+def test_an_odd_configuration_is_refused(name: str, value: object, saved: Path) -> None:
+    file = saved / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
+    with pytest.raises(ConfigError, match="model"):
+        load_model(open_checkpoint(saved))
+
+
+@pytest.mark.parametrize("content", ["null", "5", "[" * 99999 + "]" * 99999])
+def test_a_configuration_that_is_no_object_is_refused(content: str, saved: Path) -> None:
+    (saved / "config.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"config\.json"):
+        open_checkpoint(saved)
+
+
+@pytest.mark.parametrize("content", ["5", '{"weight_map": 5}'])
+def test_an_index_of_weights_that_is_none_is_refused(content: str, saved: Path) -> None:
+    (saved / "model.safetensors").rename(saved / "other.safetensors")
+    (saved / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(ConfigError, match="weights cannot be read"):
+        load_model(open_checkpoint(saved))
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a\udcff", "a" * 5000, "~nobody-of-this-name/x"])
+def test_a_path_that_is_none_is_refused(path: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be opened"):
+        open_checkpoint(path)
+
+
+def test_a_gguf_whose_header_promises_everything_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "huge.gguf"
+    file.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 2**62, 2**62) + bytes(1000))
+    with pytest.raises(ConfigError, match="damaged"):
+        open_checkpoint(file, cache=tmp_path / "cache")

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,16 @@ def test_writing_twice_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="already written"):
         output.write("twice")
+
+
+def test_a_device_is_no_place(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", Path(os.devnull)):
+        with pytest.raises(ConfigError, match="not a file"):
+            OutputFile(place)
+    assert not Path(os.devnull).is_file()
+
+
+def test_a_name_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot write"):
+        OutputFile(tmp_path / "a\0b")

@@ -11,6 +11,8 @@ BAD = [
     ("temperature", -0.1),
     ("temperature", True),
     ("temperature", "1"),
+    ("temperature", 1e-40),
+    ("repetition_penalty", 1e-40),
     ("top_k", -1),
     ("top_k", 1.0),
     ("top_k", True),
@@ -54,3 +56,14 @@ def test_defaults_change_nothing() -> None:
 
     assert not params.has_penalties
     assert not params.is_greedy
+
+
+def test_a_value_too_long_to_be_written_is_refused_all_the_same() -> None:
+    with pytest.raises(ConfigError, match="temperature=1000"):
+        SamplingParams(temperature=10**400)
+    with pytest.raises(ConfigError, match="top_k=<int> must be"):
+        SamplingParams(top_k=10**5000)
+    with pytest.raises(ConfigError) as refusal:
+        SamplingParams(top_k="x" * 10**6)  # type: ignore[arg-type]  # the point of the test
+
+    assert len(str(refusal.value)) < 300

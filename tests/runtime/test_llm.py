@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tidegate.base import ConfigError, OutOfPages, RequestTooLong, VirtualClock
+from tidegate.engine import StepInput
 from tidegate.request import FinishReason, SamplingParams, TokenDelta
 from tidegate.runtime import LLM
 from tidegate.testing.fake_engine import FakeEngine
@@ -65,6 +66,67 @@ def test_leaving_a_stream_aborts_what_is_left(llm: LLM) -> None:
     llm.generate([5], GREEDY, max_tokens=1)
     assert llm.statistics().running == llm.statistics().waiting == 0
     assert llm.manager.quote().supply == (16,)
+
+
+def test_a_stream_that_is_dropped_unread_is_aborted_too(llm: LLM) -> None:
+    stream = llm.generate([[1, 2], [3]], GREEDY, max_tokens=30, stream=True)
+    del stream
+
+    llm.generate([5], GREEDY, max_tokens=1)
+    assert llm.statistics().running == llm.statistics().waiting == 0
+    assert llm.manager.quote().supply == (16,)
+
+
+def test_a_stream_dropped_in_the_middle_of_a_step_waits_for_its_end(llm: LLM, engine: FakeEngine) -> None:
+    streams = [llm.generate([1, 2], GREEDY, max_tokens=30, stream=True)]
+    next(streams[0])
+    forward = engine.forward
+
+    def drop_and_compute(step: StepInput) -> object:
+        streams.clear()
+        return forward(step)
+
+    engine.forward = drop_and_compute  # type: ignore[assignment, method-assign]  # as a garbage collector might
+    (output,) = llm.generate([3, 4], GREEDY, max_tokens=4)
+
+    assert output.tokens.tolist() == engine.continuation([3, 4], 4)
+    assert llm.statistics().running == 0
+    llm.manager.audit()
+
+
+def test_generating_while_a_stream_is_read(llm: LLM, engine: FakeEngine) -> None:
+    tokens: list[int] = []
+    for delta in llm.generate([1, 2], GREEDY, max_tokens=6, stream=True):
+        tokens.extend(delta.tokens.tolist())
+        (inner,) = llm.generate([3, 4], GREEDY, max_tokens=2)
+        assert inner.tokens.tolist() == engine.continuation([3, 4], 2)
+
+    assert tokens == engine.continuation([1, 2], 6)
+
+
+@pytest.mark.parametrize("ids", [(-1,), (31,), (True,), (1.5,), "ab", 5, [2]])
+def test_end_tokens_are_tokens(ids: Any, engine: FakeEngine) -> None:
+    with pytest.raises(ConfigError, match="eos_token_ids"):
+        LLM(engine=engine, eos_token_ids=ids, pool_slots=(16,))
+
+
+@pytest.mark.parametrize("params", [{"temperature": 0}, "greedy", [GREEDY], SamplingParams])
+def test_sampling_of_another_kind_is_refused(params: Any, llm: LLM) -> None:
+    with pytest.raises(ConfigError, match="sampling="):
+        llm.generate([1], params)
+
+
+@pytest.mark.parametrize("version", [None, [], {}, 1.5, True])
+def test_adapter_versions_of_another_kind_are_refused(version: Any, llm: LLM) -> None:
+    with pytest.raises(ConfigError, match="lora_version="):
+        llm.generate([1], GREEDY, lora_version=version)
+
+
+def test_only_requests_are_submitted_and_only_names_aborted(llm: LLM) -> None:
+    with pytest.raises(ConfigError, match="request='x'"):
+        llm.session.submit("x")  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ConfigError, match="request_id=None"):
+        llm.abort(None)  # type: ignore[arg-type]  # on purpose
 
 
 def test_two_streams_may_be_read_in_turns(llm: LLM, engine: FakeEngine) -> None:

@@ -1,5 +1,6 @@
 """Ids, layer declarations, errors, clock and events: what every room may use."""
 
+from tidegate.base.checks import check_bool, check_integer, check_real, check_text, check_tuple, shown
 from tidegate.base.clock import Clock, SystemClock, VirtualClock
 from tidegate.base.errors import (
     CapacityError,
@@ -66,4 +67,10 @@ __all__ = [
     "TidegateError",
     "VirtualClock",
     "WrongThread",
+    "check_bool",
+    "check_integer",
+    "check_real",
+    "check_text",
+    "check_tuple",
+    "shown",
 ]

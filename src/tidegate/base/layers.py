@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tidegate.base.checks import check_bool, check_integer, check_text, check_tuple, shown
 from tidegate.base.errors import ConfigError
 from tidegate.base.ids import ByteArray, Int32Array
 
@@ -20,6 +21,7 @@ class Retention(Enum):
     STATE = "state"
 
 
+_MOST = (1 << 31) - 1
 _RETENTION = {
     "full_attention": Retention.FULL,
     "indexed_attention": Retention.FULL,
@@ -41,6 +43,10 @@ class BufferSpec:
     role: str
     bytes_per_entry: int
 
+    def __post_init__(self) -> None:
+        check_text("role", self.role)
+        check_integer(f"buffer {self.role!r}: bytes_per_entry", self.bytes_per_entry, 1, 1 << 40)
+
 
 @dataclass(frozen=True, slots=True)
 class LayerSpec:
@@ -60,21 +66,24 @@ class LayerSpec:
     scratch: bool = True
 
     def __post_init__(self) -> None:
+        check_integer("layer_id", self.layer_id, 0, _MOST)
         where = f"layer {self.layer_id}"
+        check_text(f"{where}: attention", self.attention)
         if self.attention not in _RETENTION:
-            raise ConfigError(f"{where}: attention {self.attention!r} is not one of {sorted(_RETENTION)}")
-        if not self.buffers or any(b.bytes_per_entry <= 0 for b in self.buffers):
-            raise ConfigError(f"{where}: needs one buffer or more, each of a positive size")
+            raise ConfigError(f"{where}: attention {shown(self.attention)} is not one of {sorted(_RETENTION)}")
+        check_tuple(f"{where}: buffers", self.buffers, BufferSpec)
+        if not self.buffers:
+            raise ConfigError(f"{where}: buffers=() needs one BufferSpec or more")
+        for name in ("window", "sink_tokens", "block_tokens", "ratio"):
+            if getattr(self, name) is not None:
+                check_integer(f"{where}: {name}", getattr(self, name), 0 if name == "sink_tokens" else 1, _MOST)
+        check_bool(f"{where}: scratch", self.scratch)
         if len({b.role for b in self.buffers}) != len(self.buffers):
             raise ConfigError(f"{where}: buffer roles must differ, got {[b.role for b in self.buffers]}")
         if (self.retention is Retention.WINDOW) != (self.window is not None):
             raise ConfigError(f"{where}: window={self.window} with attention {self.attention!r}; only sliding has one")
-        if self.window is not None and self.window < 1:
-            raise ConfigError(f"{where}: window={self.window} must be at least 1 (it counts the query itself)")
-        if self.sink_tokens < 0 or (self.sink_tokens and self.window is None):
-            raise ConfigError(f"{where}: sink_tokens={self.sink_tokens} needs a window and must not be negative")
-        if self.ratio < 1 or (self.block_tokens is not None and self.block_tokens < 1):
-            raise ConfigError(f"{where}: ratio={self.ratio} and block_tokens={self.block_tokens} must be at least 1")
+        if self.sink_tokens and self.window is None:
+            raise ConfigError(f"{where}: sink_tokens={self.sink_tokens} needs a window")
 
     @property
     def retention(self) -> Retention:

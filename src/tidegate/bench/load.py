@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,8 +30,8 @@ class Load:
         if self.concurrency is not None and self.concurrency < 1:
             raise ConfigError(f"concurrency={self.concurrency} must be at least 1", concurrency=self.concurrency)
         rate = self.request_rate
-        if rate is not None and not (math.isfinite(rate) and rate > 0):
-            raise ConfigError(f"request_rate={rate} must be a positive, finite number", request_rate=rate)
+        if rate is not None and not 1e-6 <= rate <= 1e9:
+            raise ConfigError(f"request_rate={rate} must be a number in [1e-06, 1e+09]", request_rate=rate)
         if self.spacing not in _SPACINGS:
             raise ConfigError(f"spacing={self.spacing!r} must be one of {', '.join(_SPACINGS)}", spacing=self.spacing)
         if self.seed < 0:

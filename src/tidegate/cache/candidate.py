@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.base import ConfigError, Int32Array
+from tidegate.base import ConfigError, Int32Array, shown
 from tidegate.cache.nodes import ReuseScope
 from tidegate.cache.prefix import NO_MATCH, PrefixMatch
 
@@ -78,12 +78,12 @@ def checked_tokens(tokens: npt.ArrayLike, max_seq_len: int) -> Int32Array:
 def checked_access(access: str) -> Access:
     """Return ``access`` if it is one of the legal words."""
     if access not in _ACCESS:
-        raise ConfigError(f"access={access!r} must be one of {', '.join(_ACCESS)}")
+        raise ConfigError(f"access={shown(access)} must be one of {', '.join(_ACCESS)}")
     return access  # type: ignore[return-value]  # just checked
 
 
 def checked_lengths(lengths: object, limit: int) -> tuple[int, ...]:
     """Return declared prefix lengths, ascending; ``ConfigError`` unless they are integers in ``[1, limit]``."""
     if not isinstance(lengths, Sequence) or not all(type(n) is int and 0 < n <= limit for n in lengths):
-        raise ConfigError(f"declared={lengths!r} must be prefix lengths in [1, {limit}]")
+        raise ConfigError(f"declared={shown(lengths)} must be prefix lengths in [1, {limit}]")
     return tuple(sorted(set(lengths)))

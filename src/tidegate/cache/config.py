@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from tidegate.base import ConfigError, LayerSpec
+from tidegate.base import ConfigError, LayerSpec, check_bool, check_integer, check_real, check_text, check_tuple, shown
 from tidegate.cache.model_layers import ModelCacheOptions, layers_of_model
 
-_CHECKPOINTS = re.compile(r"every_chunk|declared|every:[1-9][0-9]*")
+_CHECKPOINTS = re.compile(r"every_chunk|declared|every:[1-9][0-9]{0,9}")
+_INT32 = (1 << 31) - 1
+_MOST = {"max_seq_len": _INT32, "max_sequences": _INT32, "tokens_per_block": _INT32, "max_open_steps": 64}
 _PUBLISH = ("full_blocks", "at_end", "declared", "none")
 _ALIASES = {"block_size": "tokens_per_block", "max_num_seqs": "max_sequences", "max_model_len": "max_seq_len"}
 
@@ -54,21 +56,27 @@ class KVCacheConfig:
             raise ConfigError(
                 "device_bytes, pool_slots: give exactly one of them, the quota in bytes or explicit slots"
             )
-        if self.max_seq_len >= 1 << 31:
-            raise ConfigError(f"max_seq_len={self.max_seq_len} must be below 2^31")
-        if not 0.0 < self.max_util_for_resume <= 1.0:
-            raise ConfigError(f"max_util_for_resume={self.max_util_for_resume} must be in (0, 1]")
+        for name in ("swa_scratch_reuse", "enable_prefix_caching", "enable_partial_reuse", "separate_pools"):
+            check_bool(name, getattr(self, name))
+        check_real("max_util_for_resume", self.max_util_for_resume, 0.0, 1.0, is_low_open=True)
+        self._check_tuples()
+        check_text("window_checkpoints", self.window_checkpoints)
         if not _CHECKPOINTS.fullmatch(self.window_checkpoints):
             raise ConfigError(
-                f"window_checkpoints={self.window_checkpoints!r} must be 'every_chunk', 'every:N' or 'declared'"
+                f"window_checkpoints={shown(self.window_checkpoints)} must be 'every_chunk', 'every:N' or 'declared'"
             )
         if self.publish not in _PUBLISH:
-            raise ConfigError(f"publish={self.publish!r} must be one of {', '.join(_PUBLISH)}")
+            raise ConfigError(f"publish={shown(self.publish)} must be one of {', '.join(_PUBLISH)}")
 
     def _at_least(self, name: str, least: int) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ConfigError(f"{name}={value!r} must be an integer of at least {least}")
+        check_integer(name, getattr(self, name), least, _MOST.get(name, 1 << 60))
+
+    def _check_tuples(self) -> None:
+        check_tuple("layers", self.layers, LayerSpec)
+        if self.pool_slots is not None:
+            check_tuple("pool_slots", self.pool_slots, int)
+            for slots in self.pool_slots:
+                check_integer("pool_slots", slots, 0, _INT32)
 
     @property
     def checkpoint_every(self) -> int:
@@ -89,6 +97,8 @@ class KVCacheConfig:
 
         vLLM's names ``block_size``, ``max_num_seqs`` and ``max_model_len`` are accepted for ours.
         """
+        if options is not None and not isinstance(options, ModelCacheOptions):
+            raise ConfigError(f"options={shown(options)} must be ModelCacheOptions", field="options")
         layers = layers_of_model(model_config, options or ModelCacheOptions())
         known = {field.name for field in fields(cls)}
         values: dict[str, object] = {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegate.base import ConfigError, GroupTables, Int64Array, Retention, StateError
+from tidegate.base import ConfigError, GroupTables, Int64Array, Retention, StateError, WrongThread
 from tidegate.cache.advance import Settler
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.config import KVCacheConfig
@@ -38,6 +39,7 @@ class CacheCore:
 
     def __init__(self, config: KVCacheConfig, *, with_memory: bool) -> None:
         self.config = config
+        self._thread = threading.get_ident()
         options = GroupingOptions(
             config.tokens_per_block, config.max_rewind_len, config.swa_scratch_reuse, config.separate_pools
         )
@@ -45,6 +47,7 @@ class CacheCore:
         self.num_pool_groups = self.grouping.num_pool_groups
         _check_settings(config, self.grouping)
         slots = split_quota(config, self.grouping)
+        _check_sub_pages(slots, self.grouping)
         clock = StampClock()
         self.storage: list[PoolGroup] = []
         self.pools: list[PagePool] = []
@@ -112,6 +115,11 @@ class CacheCore:
     def touch(self) -> None:
         """Change the version."""
         self._version += 1
+
+    def check_thread(self) -> None:
+        """Raise ``WrongThread`` in any thread but the one that made the cache."""
+        if threading.get_ident() != self._thread:
+            raise WrongThread("the cache belongs to the thread that made it")
 
     def check_unreserved(self, rows: Int64Array) -> None:
         """Raise ``StateError`` for a row that an undispatched reservation holds."""
@@ -183,6 +191,18 @@ class CacheCore:
     def utilization(self) -> float:
         """Share of slots in use in the fullest pool group."""
         return max((p.num_slots - p.num_free - p.evictable) / max(p.num_slots, 1) for p in self.pools)
+
+
+def _check_sub_pages(slots: Sequence[int], grouping: Grouping) -> None:
+    """Refuse pools whose sub-pages int32 tables could not number."""
+    for view in grouping.views:
+        count = slots[view.pool_group] * view.sub_pages
+        if count >= 1 << 31:
+            raise ConfigError(
+                f"pool group {view.pool_group}: {slots[view.pool_group]} slots of {view.sub_pages} sub-pages are "
+                f"{count}, and page tables number less than 2^31. Lower device_bytes or pool_slots, or take a larger "
+                "tokens_per_block"
+            )
 
 
 def _check_settings(config: KVCacheConfig, grouping: Grouping) -> None:

@@ -6,14 +6,13 @@ or suspended request is a ``Candidate`` and owns nothing. Single-threaded by con
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.base import Closed, ConfigError, Int64Array, KVLayout, OutOfPages, PoolMemory, StateError, WrongThread
+from tidegate.base import Closed, ConfigError, Int64Array, KVLayout, OutOfPages, PoolMemory, StateError
 from tidegate.cache.audit import audit_cache
 from tidegate.cache.candidate import Candidate, checked_access, checked_lengths, checked_tokens
 from tidegate.cache.capacity import CapacityPlan
@@ -44,8 +43,14 @@ class KVCacheManager:
     """
 
     def __init__(self, config: KVCacheConfig, *, with_memory: bool = True) -> None:
-        core = self._core = CacheCore(config, with_memory=with_memory)
-        self._thread = threading.get_ident()
+        try:
+            core = self._core = CacheCore(config, with_memory=with_memory)
+        except MemoryError as error:
+            raise ConfigError(
+                f"max_sequences={config.max_sequences}, max_seq_len={config.max_seq_len} and the quota "
+                f"(device_bytes={config.device_bytes}, pool_slots={config.pool_slots}) need more memory than there is: "
+                f"{error}"
+            ) from error
         self.config = config
         self.groups = core.grouping.groups
         self.layout: KVLayout = core.grouping.layout
@@ -99,7 +104,7 @@ class KVCacheManager:
 
     def reserve(self, quote: Quote) -> Reservation:
         """Take everything the quote priced. Raises ``StateError`` when anything changed since the quote was made."""
-        self._check_thread()
+        self._core.check_thread()
         if type(quote) is not Quote or not quote.is_of(self._core):
             raise ConfigError(f"quote={quote!r} must come from quote() of this cache", field="quote")
         if quote.version != self._core.version:
@@ -113,7 +118,7 @@ class KVCacheManager:
 
         ``tokens`` are the newly known tokens of each row, int32 ``[n]`` or ``[n, m]``, -1 where there is none.
         """
-        self._check_thread()
+        self._core.check_thread()
         rows = self._core.sequences.door.rows(rows)
         histories = integers(histories, "histories", len(rows))
         if self._core.open:
@@ -174,13 +179,9 @@ class KVCacheManager:
         """Return the counters as they are now."""
         return collect_statistics(self._core)
 
-    def _check_thread(self) -> None:
-        if threading.get_ident() != self._thread:
-            raise WrongThread("the cache belongs to the thread that made it")
-
     def _idle(self, given: Int64Array) -> Int64Array:
         """Return rows that are checked: distinct, active, without an open step."""
-        self._check_thread()
+        self._core.check_thread()
         sequences = self._core.sequences
         rows = sequences.door.rows(given)
         self._core.check_unreserved(rows)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.base import BufferSpec, ConfigError, LayerSpec
+from tidegate.base import BufferSpec, ConfigError, LayerSpec, check_integer, shown
 
+_MOST = (1 << 31) - 1
+_MOST_LAYERS = 1 << 16
 _WORDS = {
     "full_attention": "full_attention",
     "attention": "full_attention",
@@ -23,6 +25,10 @@ class ModelCacheOptions:
 
     dtype_bytes: int = 2
     sink_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        check_integer("dtype_bytes", self.dtype_bytes, 1, 16)
+        check_integer("sink_tokens", self.sink_tokens, 0, _MOST)
 
 
 def layers_of_model(model_config: Mapping[str, object] | object, options: ModelCacheOptions) -> tuple[LayerSpec, ...]:
@@ -46,7 +52,8 @@ def layers_of_model(model_config: Mapping[str, object] | object, options: ModelC
         word = _WORDS.get(kind)
         if word is None or word in ("linear_attention", "conv"):
             raise ConfigError(
-                f"layer_types[{index}]={kind!r}: its cache cannot be read from the config; declare LayerSpec yourself"
+                f"layer_types[{index}]={shown(kind)}: its cache cannot be read from the config; "
+                "declare LayerSpec yourself"
             )
         sliding = word == "sliding_attention"
         if sliding and window is None:
@@ -78,8 +85,8 @@ class _Fields:
         value = self._get(self._source, name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{name}={value!r} must be a positive integer")
+        check_integer(name, value, 1, _MOST_LAYERS if name == "num_hidden_layers" else _MOST)
+        assert isinstance(value, int)
         return value
 
     def integer(self, name: str, default: int | None = None) -> int:

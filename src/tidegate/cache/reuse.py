@@ -15,6 +15,7 @@ class ReuseControl:
 
     def stop_publishing(self, rows: Int64Array) -> None:
         """Publish nothing more of these sequences, such as reasoning tokens that will be stripped."""
+        self._core.check_thread()
         for row in self._core.sequences.door.rows(rows).tolist():
             self._core.publisher.stop(row)
         self._core.touch()
@@ -22,6 +23,7 @@ class ReuseControl:
     def invalidate(self, scope: ReuseScope) -> None:
         """Forget one scope's cached content; its active sequences publish nothing more."""
         core = self._core
+        core.check_thread()
         tree = core.tree.find(scope)
         if tree is None:
             return

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version as version_of
 from typing import Annotated
 
 import typer
 
-from tidegate.base import TidegateError
+from tidegate.base import ConfigError, TidegateError
 from tidegate.cli.bench import bench
 from tidegate.cli.console import show_error, show_log
 from tidegate.cli.generate import generate
@@ -37,18 +40,40 @@ def create_app() -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None, open_model: ModelOpener | None = None) -> int:
     """Run a command line and return its exit code: 0, 2 for whatever the user can mend, 130 when interrupted."""
+    with _streams():
+        return _run(None if arguments is None else list(arguments), open_model or _open_model)
+
+
+def _run(arguments: list[str] | None, open_model: ModelOpener) -> int:
     try:
-        create_app()(
-            args=None if arguments is None else list(arguments), prog_name="tidegate", obj=open_model or _open_model
-        )
+        create_app()(args=arguments, prog_name="tidegate", obj=open_model)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except TidegateError as error:
         show_error(error)
         return FAILED
+    except MemoryError as error:
+        show_error(ConfigError(f"out of memory: {str(error) or 'ask for less'}"))
+        return FAILED
+    except OSError as error:
+        show_error(ConfigError(f"input or output failed: {error}"))
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
+
+
+@contextmanager
+def _streams() -> Iterator[None]:
+    """Give those that whoever started us has closed a place to go; a terminal of few characters must not end a run."""
+    with ExitStack() as stack:
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:
+                setattr(sys, name, stack.enter_context(open(os.devnull, mode, encoding="utf-8")))
+                stack.callback(setattr, sys, name, None)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")
+        yield
 
 
 def _show_version(is_asked: bool) -> None:
@@ -70,6 +95,7 @@ def _open_model(settings: ModelSettings) -> ServedModel:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # Before transformers is imported: stderr is for our own bar and for errors.
     os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
     show_log()
     # Here, because it imports torch: help and bad flags must answer at once.
     from tidegate.cli.runtime_model import RuntimeModel

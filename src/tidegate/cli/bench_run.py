@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate.base import SystemClock
+from tidegate.base import ConfigError, SystemClock
 from tidegate.bench import Load, run_load
 from tidegate.cli.bench_report import BenchReport
 from tidegate.cli.console import progress, show_table
@@ -30,6 +30,8 @@ class BenchRun:
 
     def write(self, open_model: ModelOpener, record: Path | None, figure: Path | None) -> None:
         """Measure; print tables to stdout, and write what was asked for when everything has succeeded."""
+        if record and figure and record.resolve() == figure.resolve():
+            raise ConfigError(f"--json and --figure both name {record}: give them different files")
         lines = self.source.read()
         with ExitStack() as stack:
             record_file = stack.enter_context(OutputFile(record)) if record else None

@@ -52,5 +52,7 @@ def show_log() -> None:
 
 
 def show_error(error: Exception) -> None:
-    """Print one paragraph on stderr."""
-    print(f"tidegate: {' '.join(str(error).split())}", file=sys.stderr)
+    """Print one paragraph on stderr; control characters, which could drive the terminal, as escapes."""
+    paragraph = " ".join(str(error).split())
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in paragraph)
+    print(f"tidegate: {shown}", file=sys.stderr)

@@ -10,7 +10,7 @@ import typer
 
 from tidegate.base import ConfigError, EngineError
 from tidegate.cli import flags
-from tidegate.cli.prompt_file import read_text
+from tidegate.cli.prompt_file import decode, read_text
 from tidegate.cli.served_model import ServedModel
 from tidegate.cli.settings import ModelSettings, require
 from tidegate.request import FinishReason, Request, RequestOutput, SamplingParams
@@ -81,7 +81,7 @@ def read_prompt(prompt: str | None, file: Path | None, stdin: BinaryIO) -> str:
     if file is not None:
         text = read_text(file)
     elif prompt is None or prompt == "-":
-        text = _decode(stdin.read())
+        text = decode(stdin, "stdin")
     else:
         text = prompt
     if not text.strip():
@@ -103,10 +103,3 @@ def stream(served: ServedModel, request: Request, out: TextIO) -> None:
         raise EngineError(output.error or "the engine failed", request_id=request.request_id)
     if output.finish_reason is FinishReason.CAPACITY:
         print(f"tidegate: stopped after {output.num_tokens} tokens: no room for more", file=sys.stderr)
-
-
-def _decode(data: bytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"stdin is not UTF-8 text: byte {error.start} is {data[error.start]:#04x}") from error

@@ -14,6 +14,8 @@ from tidegate.cli.settings import require
 from tidegate.request import Request, SamplingParams, check_vocabulary
 
 _SYNTHETIC_REQUESTS = 16
+_MOST_REQUESTS = 1 << 20
+_MOST_TOKENS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +31,13 @@ class PromptSource:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for flag, value, least in (
-            ("--input-len", self.input_len, 1),
-            ("--output-len", self.output_len, 1),
-            ("--shared-len", self.shared_len, 0),
-            ("--num-requests", self.num_requests, 1),
+        for flag, value, least, most in (
+            ("--input-len", self.input_len, 1, _MOST_TOKENS),
+            ("--output-len", self.output_len, 1, _MOST_TOKENS),
+            ("--shared-len", self.shared_len, 0, _MOST_TOKENS),
+            ("--num-requests", self.num_requests, 1, _MOST_REQUESTS),
         ):
-            require(flag, value, least)
+            require(flag, value, least, most)
         if self.shared_len > self.input_len:
             raise ConfigError(f"--shared-len {self.shared_len} must not exceed --input-len {self.input_len}")
 

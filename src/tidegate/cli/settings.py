@@ -41,6 +41,8 @@ class ModelSettings:
         return f"{name}, {self.dtype}: {layers}; blocks of {self.block_size} tokens, scratch {scratch}"
 
     def __post_init__(self) -> None:
+        if self.model == "":
+            raise ConfigError("--model must not be empty: give a path, or leave the flag out")
         if self.attention not in ATTENTIONS:
             raise ConfigError(f"--attention {self.attention} must be one of {', '.join(ATTENTIONS)}")
         for flag, value, least in (
@@ -55,7 +57,9 @@ class ModelSettings:
             require(flag, value, least)
 
 
-def require(flag: str, value: float | None, least: int) -> None:
-    """Raise ``ConfigError`` when a flag's number is too small; None was not given."""
+def require(flag: str, value: float | None, least: int, most: int | None = None) -> None:
+    """Raise ``ConfigError`` when a flag's number is too small or too large; None was not given."""
+    if value is not None and most is not None and value > most:
+        raise ConfigError(f"{flag} {value} must be at most {most}", flag=flag, value=value)
     if value is not None and not value >= least:
         raise ConfigError(f"{flag} {value} must be at least {least}", flag=flag, value=value)

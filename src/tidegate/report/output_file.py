@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from tidegate.base import ConfigError
+from tidegate.base import ConfigError, shown
 
 
 class OutputFile:
@@ -20,10 +20,14 @@ class OutputFile:
         self.path = path
         if path.is_dir():
             raise ConfigError(f"cannot write {path}: it is a directory", path=str(path))
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"cannot write {path}: it is a device or pipe, not a file", path=str(path))
         try:
             handle, name = tempfile.mkstemp(dir=path.resolve().parent, prefix=f".{path.name}.")
         except OSError as error:
             raise ConfigError(f"cannot write {path}: {error.strerror}", path=str(path)) from error
+        except ValueError as error:  # a path that is none
+            raise ConfigError(f"cannot write {shown(str(path))}: {error}", path=str(path)) from error
         os.close(handle)
         self._temporary: Path | None = Path(name)
 

@@ -4,7 +4,7 @@ from tidegate.request.output import RequestOutput, Timing, TokenDelta, TokenLogp
 from tidegate.request.phase import FinishReason, Phase, check_move, check_moves
 from tidegate.request.queue import QueueKey, WaitingQueue
 from tidegate.request.request import CacheAccess, Request, check_vocabulary, token_array
-from tidegate.request.sampling_params import SamplingParams, check_integer, check_real
+from tidegate.request.sampling_params import SamplingParams
 from tidegate.request.sequences import Milestones, RunningSequences, SequenceStart
 
 __all__ = [
@@ -22,10 +22,8 @@ __all__ = [
     "TokenDelta",
     "TokenLogprob",
     "WaitingQueue",
-    "check_integer",
     "check_move",
     "check_moves",
-    "check_real",
     "check_vocabulary",
     "token_array",
 ]

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.base import ConfigError, Int32Array
-from tidegate.request.sampling_params import SamplingParams, check_integer, check_real
+from tidegate.base import ConfigError, Int32Array, check_bool, check_integer, check_real, check_text, shown
+from tidegate.request.sampling_params import SamplingParams
 
 CacheAccess = Literal["read_write", "read", "none"]
 _ACCESS = ("read_write", "read", "none")
@@ -45,26 +45,31 @@ class Request:
     run_to_capacity: bool = False
 
     def __post_init__(self) -> None:
-        _check_text("request_id", self.request_id)
+        check_text("request_id", self.request_id)
         _check_prompt(self.prompt)
+        if not isinstance(self.sampling, SamplingParams):
+            raise ConfigError(f"sampling={shown(self.sampling)} must be SamplingParams", field="sampling")
         check_integer("max_tokens", self.max_tokens, 1, MAX_INT32)
         check_integer("min_tokens", self.min_tokens, 0, self.max_tokens)
         check_integer("priority", self.priority, -(2**31), MAX_INT32)
         check_real("arrival_s", self.arrival_s, 0.0, 1e18)
         for name in ("ignore_eos", "prompt_logprobs", "run_to_capacity"):
-            _check_bool(name, getattr(self, name))
+            check_bool(name, getattr(self, name))
         for name in ("lora_id", "salt"):
             if getattr(self, name) is not None:
-                _check_text(name, getattr(self, name))
+                check_text(name, getattr(self, name))
+        version = self.lora_version
+        if isinstance(version, bool) or not isinstance(version, (str, int)):
+            raise ConfigError(f"lora_version={shown(version)} must be a string or an integer", field="lora_version")
         if self.access not in _ACCESS:
-            raise ConfigError(f"access={self.access!r} must be one of {list(_ACCESS)}", field="access")
+            raise ConfigError(f"access={shown(self.access)} must be one of {list(_ACCESS)}", field="access")
         self._check_stops()
 
     def _check_stops(self) -> None:
         for name, stops in (("stop", self.stop), ("stop_token_ids", self.stop_token_ids)):
             _check_tuple(name, stops)
         for text in self.stop:
-            _check_text("stop", text)
+            check_text("stop", text)
         for token in self.stop_token_ids:
             check_integer("stop_token_ids", token, 0, MAX_INT32)
 
@@ -119,16 +124,6 @@ def _check_prompt(prompt: object) -> None:
         raise ConfigError("prompt=[] must hold at least one token", field="prompt")
 
 
-def _check_text(name: str, value: object) -> None:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{name}={value!r} must be a non-empty string", field=name, value=value)
-
-
 def _check_tuple(name: str, value: object) -> None:
     if not isinstance(value, tuple) or len(value) > MAX_STOPS:
-        raise ConfigError(f"{name}={value!r} must be a tuple of at most {MAX_STOPS}", field=name, value=value)
-
-
-def _check_bool(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise ConfigError(f"{name}={value!r} must be True or False", field=name, value=value)
+        raise ConfigError(f"{name}={shown(value)} must be a tuple of at most {MAX_STOPS}", field=name, value=value)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from tidegate.base import ConfigError
+from tidegate.base import ConfigError, check_integer, check_real
 
 MAX_LOGPROBS = 64
 MAX_SEED = 2**63 - 1
+LEAST_DIVISOR = 1e-6
+"""What logits are divided by: anything smaller would take them out of float32, and the whole step with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +32,16 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         check_real("temperature", self.temperature, 0.0, 100.0)
+        if 0.0 < self.temperature < LEAST_DIVISOR:
+            raise ConfigError(
+                f"temperature={self.temperature!r} must be 0 or a number in [{LEAST_DIVISOR:g}, 100]",
+                field="temperature",
+                value=self.temperature,
+            )
         check_integer("top_k", self.top_k, 0, 2**31 - 1)
         check_real("top_p", self.top_p, 0.0, 1.0, is_low_open=True)
         check_real("min_p", self.min_p, 0.0, 1.0)
-        check_real("repetition_penalty", self.repetition_penalty, 0.0, 100.0, is_low_open=True)
+        check_real("repetition_penalty", self.repetition_penalty, LEAST_DIVISOR, 100.0)
         check_real("presence_penalty", self.presence_penalty, -2.0, 2.0)
         check_real("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
         if self.seed is not None:
@@ -51,19 +58,3 @@ class SamplingParams:
     def has_penalties(self) -> bool:
         """Whether drawing a token needs the tokens before it."""
         return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
-
-
-def check_real(field: str, value: object, low: float, high: float, *, is_low_open: bool = False) -> None:
-    """Raise ``ConfigError`` unless ``value`` is a finite number in range; bool is no number here."""
-    legal = f"a number in {'(' if is_low_open else '['}{low:g}, {high:g}]"
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(f"{field}={value!r} must be {legal}", field=field, value=value)
-    is_below = value <= low if is_low_open else value < low
-    if not math.isfinite(value) or is_below or value > high:
-        raise ConfigError(f"{field}={value!r} must be {legal}", field=field, value=value)
-
-
-def check_integer(field: str, value: object, low: int, high: int) -> None:
-    """Raise ``ConfigError`` unless ``value`` is an integer in ``[low, high]``; bool is no integer here."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ConfigError(f"{field}={value!r} must be an integer in [{low}, {high}]", field=field, value=value)

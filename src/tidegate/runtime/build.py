@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
-from tidegate.base import Clock, SystemClock
+from tidegate.base import Clock, SystemClock, check_integer, check_tuple
 from tidegate.cache import KVCacheConfig, KVCacheManager
 from tidegate.engine import Engine
 from tidegate.runtime.config import RuntimeConfig
@@ -60,7 +60,12 @@ def build_session(
 ) -> Session:
     """Wire a session around an engine that is bound to the cache. ``text`` brings its own end tokens."""
     clock = clock or SystemClock()
-    ends = eos_token_ids if text is None else tuple(dict.fromkeys((*eos_token_ids, *text.end_tokens)))
+    check_tuple("eos_token_ids", eos_token_ids, int)
+    for token in eos_token_ids:
+        check_integer("eos_token_ids", token, 0, engine.vocab_size - 1)
+    # A tokenizer may know more tokens than the model: those are never drawn.
+    own = () if text is None else (token for token in text.end_tokens if token < engine.vocab_size)
+    ends = tuple(dict.fromkeys((*eos_token_ids, *own)))
     scheduler = Scheduler(manager, config.scheduler, ModelLimits(engine.vocab_size, ends))
     drawer = _drawer(manager.config.max_sequences, config.loop.seed)
     worker = ThreadWorker() if config.loop.overlap else InlineWorker()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from tidegate.base import ConfigError
-from tidegate.request import check_integer, check_real
+from tidegate.base import ConfigError, check_bool, check_integer, check_real, check_text, shown
 from tidegate.scheduling import SchedulerConfig
 
+_NUMBER = re.compile(r"[0-9]{1,10}")
 ALIASES = {
     "block_size": "tokens_per_block",
     "max_model_len": "max_seq_len",
@@ -34,10 +35,10 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         for name in ("dtype", "attention", "kernel"):
-            _check_text(name, getattr(self, name))
+            check_text(name, getattr(self, name))
         if self.model is not None:
-            _check_text("model", self.model)
-        _check_bool("prepack", self.prepack)
+            check_text("model", self.model)
+        check_bool("prepack", self.prepack)
         self.window()
 
     def window(self) -> tuple[int, int, int] | None:
@@ -45,15 +46,16 @@ class ModelConfig:
         if self.attention == "model":
             return None
         word, *numbers = self.attention.split(":")
-        if word != "window" or not 1 <= len(numbers) <= 3 or not all(n.isdecimal() for n in numbers):
+        if word != "window" or not 1 <= len(numbers) <= 3 or not all(_NUMBER.fullmatch(n) for n in numbers):
             raise ConfigError(
-                f"attention={self.attention!r} must be 'model', 'window:W', 'window:W:E' or 'window:W:E:S'",
+                f"attention={shown(self.attention)} must be 'model', 'window:W', 'window:W:E' or 'window:W:E:S'",
                 field="attention",
                 value=self.attention,
             )
         window, every, sinks = (*map(int, numbers), *(3, 0)[len(numbers) - 1 :])
         check_integer("attention window", window, 1, 2**31 - 1)
         check_integer("attention every", every, 1, 2**31 - 1)
+        check_integer("attention sinks", sinks, 0, 2**31 - 1)
         return window, every, sinks
 
 
@@ -78,7 +80,7 @@ class CacheConfig:
         for name in ("device_bytes", "max_seq_len", "tokens_per_block"):
             check_integer(name, getattr(self, name), 1, 2**60)
         for name in ("enable_prefix_caching", "enable_partial_reuse", "swa_scratch_reuse", "separate_pools"):
-            _check_bool(name, getattr(self, name))
+            check_bool(name, getattr(self, name))
         check_real("max_util_for_resume", self.max_util_for_resume, 0.0, 1.0, is_low_open=True)
 
 
@@ -90,7 +92,7 @@ class LoopConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check_bool("overlap", self.overlap)
+        check_bool("overlap", self.overlap)
         check_integer("seed", self.seed, 0, 2**31 - 1)
 
 
@@ -118,20 +120,10 @@ class RuntimeConfig:
             canonical = ALIASES.get(name, name)
             if canonical not in place:
                 raise ConfigError(
-                    f"{name}={value!r}: no such setting; legal are {sorted([*place, *ALIASES])}", field=name
+                    f"{name}={shown(value)}: no such setting; legal are {sorted([*place, *ALIASES])}", field=name
                 )
             of_section = values[place[canonical]]
             if canonical in of_section:
-                raise ConfigError(f"{name}={value!r}: {canonical} is given twice, under two names", field=name)
+                raise ConfigError(f"{name}={shown(value)}: {canonical} is given twice, under two names", field=name)
             of_section[canonical] = value
         return cls(**{section: kind(**values[section]) for section, kind in sections.items()})
-
-
-def _check_text(name: str, value: object) -> None:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{name}={value!r} must be a non-empty string", field=name, value=value)
-
-
-def _check_bool(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise ConfigError(f"{name}={value!r} must be True or False", field=name, value=value)

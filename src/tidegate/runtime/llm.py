@@ -8,7 +8,7 @@ from typing import Literal, overload
 
 import numpy as np
 
-from tidegate.base import Clock, ConfigError, Int32Array, OutOfPages
+from tidegate.base import Clock, ConfigError, Int32Array, OutOfPages, shown
 from tidegate.cache import KVCacheManager
 from tidegate.engine import Engine
 from tidegate.request import Request, RequestOutput, SamplingParams, TokenDelta, token_array
@@ -17,6 +17,7 @@ from tidegate.runtime.config import RuntimeConfig
 from tidegate.runtime.session import Session
 from tidegate.scheduling import SchedulerStatistics
 
+_BEGUN = TokenDelta(request_id="", tokens=np.zeros(0, np.int32))
 Prompt = str | Sequence[int] | Int32Array
 ChatMessages = Sequence[Mapping[str, object]]
 
@@ -55,6 +56,8 @@ class LLM:
         self._vocab_size = engine.vocab_size
         self._inbox: dict[str, list[TokenDelta]] = {}
         self._num_requests = 0
+        self._abandoned: list[str] = []
+        self._is_stepping = False
 
     def __enter__(self) -> LLM:
         return self
@@ -145,7 +148,7 @@ class LLM:
         values = {"arrival_s": self._session.now(), **fields}
         for taken in ("request_id", "prompt", "sampling"):
             if taken in fields:
-                raise ConfigError(f"{taken}={fields[taken]!r} is given by generate itself", field=taken)
+                raise ConfigError(f"{taken}={shown(fields[taken])} is given by generate itself", field=taken)
         if isinstance(values.get("stop"), str):
             values["stop"] = (values["stop"],)
         try:
@@ -181,9 +184,16 @@ class LLM:
         return [request.request_id for request in requests]
 
     def _run(self, request_ids: Sequence[str]) -> Iterator[TokenDelta]:
+        """Return the deltas of these requests; dropping the iterator, read or not, aborts what is left."""
+        deltas = self._deltas(request_ids)
+        next(deltas)  # into its `try`: a generator that was never begun would clean nothing up
+        return deltas
+
+    def _deltas(self, request_ids: Sequence[str]) -> Iterator[TokenDelta]:
         """Step until these requests have ended, yielding what concerns them; others' deltas stay in their boxes."""
         left = set(request_ids)
         try:
+            yield _BEGUN
             while left:
                 for request_id in [i for i in request_ids if i in left and self._inbox[i]]:
                     box, self._inbox[request_id] = self._inbox[request_id], []
@@ -194,13 +204,24 @@ class LLM:
                 if left:
                     self._deliver()
         finally:
-            for request_id in left:
-                self._session.abort(request_id)
+            self._abandoned += left
+            self._abort_abandoned()
             for request_id in request_ids:
                 del self._inbox[request_id]
 
+    def _abort_abandoned(self) -> None:
+        """Abort what nobody waits for, unless a step runs: the garbage collector drops iterators at any time."""
+        while self._abandoned and not self._is_stepping:
+            self._session.abort(self._abandoned.pop())
+
     def _deliver(self) -> None:
-        for delta in self._session.step():
+        self._is_stepping = True
+        try:
+            deltas = self._session.step()
+        finally:
+            self._is_stepping = False
+        self._abort_abandoned()
+        for delta in deltas:
             if delta.request_id in self._inbox:
                 self._inbox[delta.request_id].append(delta)
         if self._session.stall is not None:
@@ -213,7 +234,7 @@ def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     if isinstance(prompts, (str, np.ndarray)):
         return [prompts]
     if not _is_filled_sequence(prompts):
-        raise ConfigError(f"prompts={prompts!r} must be a prompt or a non-empty list of prompts", field="prompts")
+        raise ConfigError(f"prompts={shown(prompts)} must be a prompt or a non-empty list of prompts", field="prompts")
     if all(isinstance(item, (int, np.integer)) for item in prompts):
         return [prompts]  # type: ignore[list-item]  # a list of ids, as just seen
     return list(prompts)  # type: ignore[arg-type]  # a list of prompts: each is checked by its reader

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegate.base import Clock, Closed, ConfigError, Int32Array
+from tidegate.base import Clock, Closed, ConfigError, Int32Array, check_text, shown
 from tidegate.request import FinishReason, Request, RequestOutput, TokenDelta, TokenLogprob
 from tidegate.runtime.drawing import Drawer
 from tidegate.runtime.step import StepLoop
@@ -79,6 +79,8 @@ class Session:
         """
         if self._is_closed:
             raise Closed("the session is closed")
+        if not isinstance(request, Request):
+            raise ConfigError(f"request={shown(request)} must be a Request", field="request")
         self._drawer.check(request)
         if request.stop and self._text is None:
             raise ConfigError(f"stop={request.stop!r} needs a tokenizer", field="stop", value=request.stop)
@@ -93,6 +95,7 @@ class Session:
 
     def abort(self, request_id: str) -> bool:
         """End a request in any phase; its last delta comes with the next step. False when it is not here."""
+        check_text("request_id", request_id)
         output = self._scheduler.finish(request_id, FinishReason.ABORTED, now=self._clock.now())
         if output is None:
             return False

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tidegate.base import ConfigError
-from tidegate.request import check_integer, check_real
+from tidegate.base import ConfigError, check_bool, check_integer, check_real, shown
 
 PolicyName = Literal["fcfs", "priority"]
 _POLICIES = ("fcfs", "priority")
@@ -44,9 +43,8 @@ class SchedulerConfig:
         check_integer("extra_probes", self.extra_probes, 0, 2**20)
         check_real("headroom_share", self.headroom_share, 0.0, 1.0)
         if self.policy not in _POLICIES:
-            raise ConfigError(f"policy={self.policy!r} must be one of {list(_POLICIES)}", field="policy")
-        if not isinstance(self.share_prefixes, bool):
-            raise ConfigError(f"share_prefixes={self.share_prefixes!r} must be True or False", field="share_prefixes")
+            raise ConfigError(f"policy={shown(self.policy)} must be one of {list(_POLICIES)}", field="policy")
+        check_bool("share_prefixes", self.share_prefixes)
         if self.max_num_tokens < self.max_batch_size:
             raise ConfigError(
                 f"max_num_tokens={self.max_num_tokens} must be at least max_batch_size={self.max_batch_size}: "

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from jinja2 import TemplateError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from tidegate.base import ConfigError
+from tidegate.base import ConfigError, check_integer, shown
 from tidegate.text.byte_tokens import byte_table, fallback_bytes
 from tidegate.text.detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
 
+_ROLE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+MAX_CHARACTERS = 1 << 24
+"""Of a text, more than any model's context: the tokenizer would take hundreds of times its memory."""
 ChatMessage = Mapping[str, object]
 """``{"role": ..., "content": ...}`` and whatever else the model's template reads."""
 
@@ -54,6 +57,14 @@ class Tokenizer:
 
     def encode(self, text: str, *, special_tokens: bool = True) -> list[int]:
         """Return token ids; ``special_tokens`` adds what the model wants around plain text, such as a first token."""
+        if len(text) > MAX_CHARACTERS:
+            raise ConfigError(f"a text of {len(text)} characters must have at most {MAX_CHARACTERS}")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"a text must be Unicode: character {error.start} is half of a surrogate pair, {text[error.start]!a}"
+            ) from None
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=special_tokens)
         return ids
 
@@ -75,16 +86,14 @@ class Tokenizer:
         """Apply the model's chat template (sandboxed). Raises ``ConfigError`` when there is none or it refuses."""
         if not self._tokenizer.chat_template:
             raise ConfigError("this model has no chat template; send a plain prompt instead of messages")
-        for message in messages:
-            if "role" not in message or "content" not in message:
-                raise ConfigError(f"a chat message needs 'role' and 'content', got {sorted(message)}")
+        _check_messages(messages)
         try:
             text = self._tokenizer.apply_chat_template(
                 cast("list[dict[str, str]]", [dict(m) for m in messages]),
                 tokenize=False,
                 add_generation_prompt=add_generation_prompt,
             )
-        except (TemplateError, TypeError, ValueError) as error:
+        except Exception as error:  # a template is a program, and fails as programs do
             raise ConfigError(f"the model's chat template refused the messages: {error}") from error
         return str(text)
 
@@ -95,6 +104,23 @@ class Tokenizer:
         )
 
 
+def _check_messages(messages: object) -> None:
+    """Refuse what is no message, and a role that would write into the template: it is a name, never content."""
+    if isinstance(messages, str) or not isinstance(messages, Sequence):
+        raise ConfigError(f"messages={shown(messages)} must be a list of messages", field="messages")
+    for message in messages:
+        if not isinstance(message, Mapping) or "role" not in message or "content" not in message:
+            raise ConfigError(f"a chat message needs 'role' and 'content', got {shown(message)}", field="messages")
+        content = message["content"]
+        if content is not None and not isinstance(content, (str, list, tuple)):
+            raise ConfigError(f"content={shown(content)} must be text or a list of parts", field="content")
+        role = message["role"]
+        if not isinstance(role, str) or not _ROLE.fullmatch(role):
+            raise ConfigError(
+                f"role={shown(role)} must be a word of letters, digits, '_', '-' or '.'", field="role", value=role
+            )
+
+
 def _end_tokens(path: Path) -> frozenset[int]:
     """Read the end tokens of ``generation_config.json``: often more than the tokenizer's one."""
     file = path / "generation_config.json"
@@ -102,8 +128,11 @@ def _end_tokens(path: Path) -> frozenset[int]:
         return frozenset()
     try:
         found = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise ConfigError(f"{file}: not a JSON object ({error})") from error
     if found is None:
         return frozenset()
-    return frozenset(int(i) for i in (found if isinstance(found, list) else [found]))
+    ends = found if isinstance(found, list) else [found]
+    for token in ends:
+        check_integer(f"{file}: eos_token_id", token, 0, 2**31 - 1)
+    return frozenset(ends)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transformers import PreTrainedConfig
 
-from tidegate.base import ConfigError
+from tidegate.base import ConfigError, check_integer
 
 ARCHITECTURES = frozenset(
     {
@@ -33,6 +33,12 @@ ARCHITECTURES = frozenset(
 )
 """Each is compared with its own dense forward in ``tests/engine``."""
 
+_MOST = {
+    "num_hidden_layers": 4096,
+    "hidden_size": 1 << 24,
+    "vocab_size": 1 << 24,
+    "max_position_embeddings": (1 << 31) - 1,
+}
 _LAYER_TYPES = {"full_attention", "sliding_attention"}
 _UNBATCHABLE_ROPE = {"dynamic", "longrope"}
 
@@ -41,6 +47,7 @@ def check_architecture(config: PreTrainedConfig) -> None:
     """Refuse a model that the paged attention would silently compute wrongly."""
     if config.model_type not in ARCHITECTURES:
         raise ConfigError(f"model type {config.model_type!r} is not supported; supported: {sorted(ARCHITECTURES)}")
+    _check_shape(config.get_text_config())
     odd = set(getattr(config, "layer_types", None) or ()) - _LAYER_TYPES
     if odd:
         raise ConfigError(f"layer types {sorted(odd)} are not supported; supported: {sorted(_LAYER_TYPES)}")
@@ -52,6 +59,14 @@ def check_architecture(config: PreTrainedConfig) -> None:
             f"rope type {sorted(kinds & _UNBATCHABLE_ROPE)} rotates every sequence of a batch by the longest one, "
             "so outputs would depend on the batch; use a checkpoint with another rope type"
         )
+
+
+def _check_shape(config: PreTrainedConfig) -> None:
+    """Refuse numbers that no model has, before anything is sized by them."""
+    for name, most in _MOST.items():
+        value = getattr(config, name, None)
+        if value is not None:
+            check_integer(name, value, 1, most)
 
 
 def _rope_types(parameters: object) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformers import AutoConfig, PreTrainedModel
 
-from tidegate.base import ConfigError
+from tidegate.base import ConfigError, shown
 from tidegate.engine.reference.architectures import check_architecture
 from tidegate.engine.reference.gguf_conversion import convert_gguf
 from tidegate.engine.reference.options import DTYPES
@@ -41,14 +41,21 @@ def open_checkpoint(
     root = cache or default_cache()
     if str(source) == DEFAULT_MODEL:
         return Checkpoint(convert_gguf(packaged_gguf(), dtype, root, sha256=SMOLLM2_SHA256), dtype)
-    path = Path(source).expanduser()
+    try:
+        path = Path(source).expanduser()
+        os.fspath(path).encode()
+        path.stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"model {shown(str(source))}: cannot be opened ({error}); give {_LEGAL}") from error
     if path.is_dir():
         _check_directory(path)
         return Checkpoint(path, dtype)
     if path.suffix.lower() in _PICKLES:
         raise ConfigError(f"model {path}: pickled weights can run code when loaded and are never read; give {_LEGAL}")
     if not path.is_file():
-        raise ConfigError(f"model {str(source)!r}: there is no such file or directory; give {_LEGAL}")
+        raise ConfigError(f"model {shown(str(source))}: there is no such file or directory; give {_LEGAL}")
     return Checkpoint(convert_gguf(path, dtype, root), dtype)
 
 
@@ -69,7 +76,7 @@ def _check_directory(path: Path) -> None:
         raise ConfigError(f"model {path}: the directory has {found}; it must hold *.safetensors files")
     try:
         config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # whatever transformers makes of a field it did not expect
         raise ConfigError(f"model {path}: its config.json cannot be used: {error}") from error
     try:
         check_architecture(config)

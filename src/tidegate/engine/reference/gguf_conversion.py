@@ -71,7 +71,7 @@ def _check_file(path: Path, sha256: str | None) -> None:
                 raise ConfigError(f"model {path}: sha256 is {found}, expected {sha256}; reinstall the package")
     try:
         tensors = len(GGUFReader(path).tensors)
-    except (ValueError, IndexError, KeyError, OverflowError, UnicodeDecodeError, MemoryError) as error:
+    except Exception as error:  # the reader trusts every number in the file
         raise ConfigError(f"model {path}: truncated or damaged GGUF ({error}); fetch the file again") from error
     if tensors == 0:
         raise ConfigError(f"model {path}: the GGUF file holds no tensors (a vocabulary only?)")
