@@ -22,7 +22,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tests.conftest import NEAR_TIE
-from tests.runtime.dense_reference import Continuation, DenseReference
+from tests.runtime.dense_reference import TIE, Continuation, DenseReference
 from tidegate.engine.reference import WindowPattern, open_checkpoint
 from tidegate.request import RequestOutput, SamplingParams
 from tidegate.runtime import LLM
@@ -131,7 +131,7 @@ def check(
                 said = (
                     f"prompt {index} ({len(prompt)} tokens), output token {place}: {mine[place]}, not {theirs[place]}"
                 )
-                assert gap < 1e-3, f"{said}, which is {gap:.4f} above {second}"
+                assert gap < TIE, f"{said}, which is {gap:.4f} above {second}"
                 for tie in dense.follow(index, prompt, mine, place):
                     record_property(NEAR_TIE, f"DIFFERS at {tie}")
 
