@@ -6,6 +6,8 @@ that part inside a unit) are in a side table.
 
 from __future__ import annotations
 
+import numpy as np
+
 from tidegate.base import Int32Array, InternalError
 from tidegate.cache.nodes import Checkpoint, Node
 from tidegate.cache.pages import PagePool
@@ -21,6 +23,7 @@ class PageOwners:
         self._owners: list[Owner | None] = []
         self._free: list[int] = []
         self._shared: dict[tuple[int, int], set[Owner]] = {}
+        self._released: list[tuple[PagePool, Int32Array]] | None = None
 
     def enter(self, owner: Owner) -> None:
         """Give a node or checkpoint its index."""
@@ -55,13 +58,30 @@ class PageOwners:
         """Undo ``keep``."""
         pool, pool_group = rows.pool, rows.pool_group
         if self._shared:
-            for page in pages[pool.refs[pages] > 1].tolist():
-                holders = self._shared[pool_group, page]
-                holders.discard(owner)
-                pool.owner[page] = next(iter(holders)).index
-                if len(holders) == 1:
-                    del self._shared[pool_group, page]
-        pool.uncache(pages)
+            several = pool.refs[pages] > 1
+            if np.count_nonzero(several):
+                for page in pages[several].tolist():
+                    holders = self._shared[pool_group, page]
+                    holders.discard(owner)
+                    pool.owner[page] = next(iter(holders)).index
+                    pool.refs[page] -= 1
+                    if len(holders) == 1:
+                        del self._shared[pool_group, page]
+                pages = pages[~several]
+        if self._released is None:
+            pool.uncache(pages)
+        else:
+            self._released.append((pool, pages))
+
+    def gather(self) -> None:
+        """Let releases wait for ``flush``: freeing pages costs about the same for few as for many."""
+        self._released = []
+
+    def flush(self) -> None:
+        """Free what was released since ``gather`` and nobody needs any more."""
+        released, self._released = self._released or [], None
+        for pool in {id(pool): pool for pool, _ in released}.values():
+            pool.uncache(np.concatenate([pages for of, pages in released if of is pool]))
 
     def hand_over(self, rows: GroupRows, pages: Int32Array, old: Owner, new: Owner) -> None:
         """Let ``new`` keep pages instead of ``old``."""
