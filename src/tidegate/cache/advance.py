@@ -55,7 +55,8 @@ class Settler:
         if len(due):
             self._handle_events(rows[due], histories[due], settled[due])
         sequences.history[rows] = histories
-        sequences.settled[rows] = settled
+        if self._rewind:
+            sequences.settled[rows] = settled
         num_open = sequences.num_open[rows]
         num_open -= 1
         sequences.num_open[rows] = num_open

@@ -64,7 +64,11 @@ class CacheCore:
         ]
         self.smallest_block = min(group.block_tokens for group in self.grouping.groups)
         self.sequences = SequenceTable(
-            config.max_sequences, config.max_seq_len, config.max_open_steps, self.smallest_block
+            config.max_sequences,
+            config.max_seq_len,
+            config.max_open_steps,
+            self.smallest_block,
+            config.max_rewind_len,
         )
         self.unit = match_unit(config, self.grouping.groups)
         self.tree = RadixTree(self.rows, self.sequences, self.unit)

@@ -56,7 +56,9 @@ class SequenceTable:
     open steps end, -1 where there is none.
     """
 
-    def __init__(self, num_rows: int, max_seq_len: int, max_open: int, smallest_block: int) -> None:
+    def __init__(
+        self, num_rows: int, max_seq_len: int, max_open: int, smallest_block: int, max_rewind_len: int
+    ) -> None:
         self.num_rows = num_rows
         self._smallest_block = smallest_block
         self.max_seq_len = max_seq_len
@@ -67,7 +69,8 @@ class SequenceTable:
         self.border = np.full(num_rows, NOT_READY, np.int64)
         self.num_open = np.zeros(num_rows, np.int64)
         self.history = np.zeros(num_rows, np.int64)
-        self.settled = np.zeros(num_rows, np.int64)
+        # Without drafts D is H: one column is both.
+        self.settled = np.zeros(num_rows, np.int64) if max_rewind_len else self.history
         self.known = np.zeros(num_rows, np.int64)
         self.event = np.zeros(num_rows, np.int64)
         self.ends = np.full((max_open, num_rows), -1, np.int64)
