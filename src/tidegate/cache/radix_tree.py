@@ -28,10 +28,16 @@ class RadixTree:
         self.num_nodes = 0
         self._sequences = sequences
         self._trees: dict[ReuseScope, ScopeTree] = {}
+        self._last: ScopeTree | None = None
+        """What was found last: most often the default scope's, and a scope is slow to hash."""
 
     def find(self, scope: ReuseScope) -> ScopeTree | None:
         """Return the scope's tree, if it has one."""
-        return self._trees.get(scope)
+        last = self._last
+        if last is not None and last.scope is scope:
+            return last
+        found = self._last = self._trees.get(scope)
+        return found
 
     def tree(self, scope: ReuseScope) -> ScopeTree:
         """Return the scope's tree, made if need be."""
