@@ -87,7 +87,8 @@ def int32_tokens(tokens: npt.ArrayLike, max_seq_len: int) -> Int32Array:
 def check_ids(tokens: Int32Array, begin: int = 0) -> None:
     """Raise ``ConfigError`` unless all ids from ``begin`` on are legal."""
     rest = tokens[begin:]
-    if rest.item(rest.argmin()) < 0:
+    # Most often a prompt is cached up to its last token.
+    if rest.item(rest.argmin() if len(rest) > 1 else 0) < 0:
         raise _bad_ids(tokens)
 
 

@@ -97,12 +97,11 @@ class Matcher:
         border = raw - raw % unit
         if not self._tree.special:
             return raw if self._partial else border, [], self._granular
-        is_border = raw == border
-        if self._partial or is_border:
+        if self._partial or raw == border:
             found = self._one_checkpoint(path, raw)
             if found is not None:
-                return raw, found, self._granular if is_border else "its last block is shared"
-        if border and not is_border:
+                return raw, found, self._granular if raw == border else "its last block is shared"
+        if border and raw != border:
             found = self._one_checkpoint(path, border)
             if found is not None:
                 return border, found, self._granular
@@ -141,13 +140,13 @@ class Matcher:
 
     def _serve(self, rows: GroupRows, checkpoint: Checkpoint, index: int, length: int) -> tuple[Held, ...] | None:
         first, pages = checkpoint.windows[index]
-        pool = rows.pool
         if rows.group.retention is Retention.STATE:
-            good = checkpoint.position == length and pool.slot[pages[0]] >= 0
+            good = checkpoint.position == length and rows.pool.slot[pages[0]] >= 0
             return ((0, pages),) if good else None
         low, high, sinks = needed_blocks(rows, length)
         if low < first or first + len(pages) < high:
             return None
+        pool = rows.pool
         held = pages[low - first : high - first]
         if pool.doomed and (pool.slot[held] < 0).any():
             return None
@@ -272,7 +271,9 @@ def needed_blocks(rows: GroupRows, length: int) -> tuple[int, int, int]:
     high = -(-length // block)
     if sinks > high:
         sinks = high
-    low = max(sinks, (length + 1 - (window or 1)) // block)
+    low = (length + 1 - (window or 1)) // block
+    if low < sinks:
+        low = sinks
     return low, high if high > low else low, sinks
 
 

@@ -29,5 +29,7 @@ def common_tokens(cached: bytes, asked: bytes | memoryview) -> int:
             high = middle
     count = (high - low) // TOKEN_BYTES
     differ = np.frombuffer(cached, INT32, count, low) != np.frombuffer(asked, INT32, count, low)
-    first = differ.argmax()
-    return low // TOKEN_BYTES + (int(first) if differ[first] else count)
+    first = int(differ.argmax())
+    if not first and not differ[0]:
+        first = count
+    return low // TOKEN_BYTES + first

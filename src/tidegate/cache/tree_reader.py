@@ -42,20 +42,14 @@ class TreeReader:
         return rows.pages[node.row, node.start // block : stop]
 
     def gather(self, path: Path, full_index: int) -> Int32Array:
-        """Return a full group's page ids along a path, for the blocks that hold its matched tokens; not to be written.
-
-        Only the last node can be open. The others match in full, but a tail is not on the way.
-        """
+        """Return a full group's page ids for the blocks that hold a path's matched tokens; not to be written."""
         block = self._full[full_index].block_tokens
-        last, matched = path[-1]
-        pages = last.pages[full_index] if last.row < 0 else self.pages_of(last, full_index)
-        pages = pages[: -(-matched // block)]
-        if len(path) == 1:
-            return pages
-        parts = [
-            node.pages[full_index][: same // block] if node.tail else node.pages[full_index] for node, same in path[:-1]
-        ]
-        parts.append(pages)
+        parts: list[Int32Array] = []
+        for node, same in path:
+            pages = node.pages[full_index] if node.row < 0 else self.pages_of(node, full_index)
+            parts.append(pages if len(pages) * block <= same else pages[: -(-same // block)])
+        if len(parts) == 1:
+            return parts[0]
         return np.frombuffer(b"".join(parts), INT32)  # type: ignore[arg-type]  # arrays are buffers; half a concatenate
 
     def walk(self, tree: ScopeTree, tokens: Int32Array) -> tuple[Path, int]:
