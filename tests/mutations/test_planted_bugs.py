@@ -37,10 +37,11 @@ import pytest
 import tidegate.cache.core
 import tidegate.cache.ranges
 import tidegate.cache.tree_reader
-from tidegate.base import Int32Array, TidegateError
+from tidegate.base import TidegateError
 from tidegate.cache import KVCacheConfig, KVCacheManager, PageCopies, Quote, ReuseScope
 from tidegate.cache.advance import Settler
 from tidegate.cache.moves import Mover
+from tidegate.cache.nodes import TOKEN_BYTES
 from tidegate.cache.pages import PagePool
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.radix_tree import RadixTree
@@ -196,8 +197,8 @@ def snapshot_too_late(patch: pytest.MonkeyPatch) -> None:
 def match_one_token_too_long(patch: pytest.MonkeyPatch) -> None:
     common = tidegate.cache.tree_reader.common_tokens  # type: ignore[attr-defined]  # patched where it is used
 
-    def wrong(a: Int32Array, b: Int32Array) -> int:
-        return min(common(a, b) + 1, len(a), len(b))
+    def wrong(cached: bytes, asked: bytes | memoryview) -> int:
+        return min(common(cached, asked) + 1, len(cached) // TOKEN_BYTES, len(asked) // TOKEN_BYTES)
 
     patch.setattr(tidegate.cache.tree_reader, "common_tokens", wrong)
 

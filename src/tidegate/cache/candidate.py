@@ -14,6 +14,7 @@ from tidegate.cache.prefix import NO_MATCH, PrefixMatch
 
 Access = Literal["read_write", "read", "none"]
 _ACCESS = ("read_write", "read", "none")
+_INT32 = np.dtype(np.int32)
 
 
 class Candidate:
@@ -58,21 +59,41 @@ class Candidate:
 
 def checked_tokens(tokens: npt.ArrayLike, max_seq_len: int) -> Int32Array:
     """Return ``tokens`` as an int32 array, itself if it is one; ``ConfigError`` names what is wrong with them."""
+    array = int32_tokens(tokens, max_seq_len)
+    check_ids(array)
+    return array
+
+
+def int32_tokens(tokens: npt.ArrayLike, max_seq_len: int) -> Int32Array:
+    """Do the same, but what is int32 already may hold negative ids."""
     try:
         array = np.asarray(tokens)
     except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"tokens: cannot be read as an array: {error}") from None
-    if array.dtype == np.int32 and array.ndim == 1 and 0 < len(array) <= max_seq_len and array.min() >= 0:
-        return array
     if array.ndim != 1 or not len(array):
         raise ConfigError(f"tokens: must be a non-empty list of token ids, got shape {array.shape}")
-    if not np.issubdtype(array.dtype, np.integer):
+    is_int32 = array.dtype == _INT32
+    if not is_int32 and not np.issubdtype(array.dtype, np.integer):
         raise ConfigError(f"tokens: must be integers, got {array.dtype}")
-    if array.min() < 0 or array.max() >= 1 << 31:
-        raise ConfigError(f"tokens: ids must be in [0, 2^31), got {array.min()} … {array.max()}")
     if len(array) > max_seq_len:
         raise ConfigError(f"tokens: {len(array)} of them are above max_seq_len={max_seq_len}")
+    if is_int32:
+        return array
+    if array.min() < 0 or array.max() >= 1 << 31:
+        raise _bad_ids(array)
     return array.astype(np.int32)
+
+
+def check_ids(tokens: Int32Array, begin: int = 0) -> None:
+    """Raise ``ConfigError`` unless all ids from ``begin`` on are legal."""
+    rest = tokens[begin:]
+    # Most often a prompt is cached up to its last token.
+    if rest.item(rest.argmin() if len(rest) > 1 else 0) < 0:
+        raise _bad_ids(tokens)
+
+
+def _bad_ids(array: npt.NDArray[np.integer]) -> ConfigError:
+    return ConfigError(f"tokens: ids must be in [0, 2^31), got {array.min()} … {array.max()}")
 
 
 def checked_access(access: str) -> Access:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tidegate.base import Closed, ConfigError, Int64Array, KVLayout, OutOfPages, PoolMemory, StateError
 from tidegate.cache.audit import audit_cache
-from tidegate.cache.candidate import Candidate, checked_access, checked_lengths, checked_tokens
+from tidegate.cache.candidate import Candidate, check_ids, checked_access, checked_lengths, checked_tokens, int32_tokens
 from tidegate.cache.capacity import CapacityPlan
 from tidegate.cache.collecting import collect_statistics
 from tidegate.cache.config import KVCacheConfig
@@ -95,7 +95,11 @@ class KVCacheManager:
         """Return what the cache holds of these tokens; mutates nothing."""
         if not self.config.enable_prefix_caching:
             return NO_MATCH
-        return self._core.matcher.match(_checked_scope(scope), checked_tokens(tokens, self.config.max_seq_len))
+        asked = int32_tokens(tokens, self.config.max_seq_len)
+        match = self._core.matcher.match(_checked_scope(scope), asked)
+        # What matched equals cached tokens, which were checked when they came in.
+        check_ids(asked, match.raw)
+        return match
 
     # ---- stepping
 

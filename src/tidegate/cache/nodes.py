@@ -18,8 +18,6 @@ from __future__ import annotations
 from bisect import insort
 from dataclasses import dataclass
 
-import numpy as np
-
 from tidegate.base import ConfigError, Int32Array
 
 TOKEN_BYTES = 4
@@ -113,15 +111,6 @@ class Checkpoint:
         self.home: Node | None = None
         self.index = -1
         self.alive = True
-
-
-def common_tokens(a: Int32Array, b: Int32Array) -> int:
-    """Return how many leading tokens two token arrays share."""
-    size = min(len(a), len(b))
-    differ = a[:size] != b[:size]
-    if np.count_nonzero(differ) == 0:
-        return size
-    return int(differ.argmax())
 
 
 def list_checkpoint(node: Node, checkpoint: Checkpoint) -> None:

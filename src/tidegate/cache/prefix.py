@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from tidegate.base import BAD_PAGE, Int32Array, Retention
+from tidegate.base import BAD_PAGE, Int32Array, Int64Array, Retention
 from tidegate.cache.nodes import TOKEN_BYTES, Checkpoint, Held, Node, ReuseScope
 from tidegate.cache.radix_tree import RadixTree
 from tidegate.cache.ranges import ceil_div
 from tidegate.cache.tables import GroupRows
+from tidegate.cache.tree_reader import Path
 
-Path = list[tuple[Node, int]]
 
-
-@dataclass(frozen=True, slots=True)
-class PrefixMatch:
+class PrefixMatch(NamedTuple):
     """What the cache holds of a prompt.
 
     ``reused`` tokens can be taken over; ``raw`` tokens are the longest cached run equal to the prompt, at most all but
@@ -26,9 +25,13 @@ class PrefixMatch:
     reused: int = 0
     raw: int = 0
     held: tuple[tuple[Held, ...], ...] = ()
-    path: Path = field(default_factory=list, repr=False)
+    path: Sequence[tuple[Node, int]] = ()
     unit: int = 1
     reason: str = "nothing of it is cached in its scope"
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value in self._asdict().items() if name != "path")
+        return f"PrefixMatch({', '.join(shown)})"
 
     def explain(self) -> str:
         """Say why not more is reused."""
@@ -48,57 +51,72 @@ class Matcher:
     def __init__(self, tree: RadixTree, *, partial: bool) -> None:
         self._tree = tree
         self._partial = partial
+        self._granular = f"less than one match unit of {tree.unit} tokens is left, and partial reuse is off"
+        # Each group's place among those of its kind, and the block of those that keep all.
+        self._places = [
+            (tree.full.index(rows), rows.block_tokens) if rows in tree.full else (tree.special.index(rows), 0)
+            for rows in tree.rows
+        ]
 
     def match(self, scope: ReuseScope, tokens: Int32Array) -> PrefixMatch:
         """Return the longest reusable prefix of ``tokens``, at least one token short of all of it."""
-        scope_tree = self._tree.find(scope)
+        tree = self._tree
+        scope_tree = tree.find(scope)
         limit = len(tokens) - 1
         if scope_tree is None or limit < 1:
             return NO_MATCH
-        path, raw = self._tree.reader.walk(scope_tree, tokens)
-        full = [self._gather(path, raw, i) for i in range(len(self._tree.full))]
-        raw = min(self._without_doomed(full, raw), limit)
-        if raw <= 0:
+        path, raw = tree.reader.walk(scope_tree, tokens)
+        if not path:
+            return NO_MATCH
+        if raw > limit:
+            raw = limit
+        for rows in tree.full:
+            if rows.pool.doomed:
+                raw = self._without_doomed(path, raw)
+                break
+        if not raw:
             return NO_MATCH
         reused, special, reason = self._agree(path, raw)
         if not reused:
-            return PrefixMatch(0, raw, (), path, self._tree.unit, reason)
-        return PrefixMatch(reused, raw, self._held(full, special, reused), path, self._tree.unit, reason)
+            return PrefixMatch(0, raw, (), path, tree.unit, reason)
+        held: list[tuple[Held, ...]] = []
+        for i, block in self._places:
+            held.append(((0, tree.reader.gather(path, i)[: -(-reused // block)]),) if block else special[i])
+        return PrefixMatch(reused, raw, tuple(held), path, tree.unit, reason)
 
-    def _gather(self, path: Path, raw: int, full_index: int) -> Int32Array:
-        """Page ids of a full group along the path, for blocks that hold the first ``raw`` tokens."""
-        tree = self._tree
-        block = tree.full[full_index].group.block_tokens
-        parts = [tree.reader.pages_of(node, full_index)[: ceil_div(same, block)] for node, same in path]
-        if len(parts) == 1:
-            return parts[0]
-        return np.concatenate(parts) if parts else np.empty(0, np.int32)
-
-    def _without_doomed(self, full: list[Int32Array], raw: int) -> int:
-        for rows, pages in zip(self._tree.full, full, strict=True):
-            if rows.pool.doomed:
-                missing = np.flatnonzero(rows.pool.slot[pages] < 0)
-                if len(missing):
-                    raw = min(raw, int(missing[0]) * rows.group.block_tokens)
+    def _without_doomed(self, path: Path, raw: int) -> int:
+        for i, rows in enumerate(self._tree.full):
+            missing = np.flatnonzero(rows.pool.slot[self._tree.reader.gather(path, i)] < 0)
+            if len(missing):
+                raw = min(raw, int(missing[0]) * rows.block_tokens)
         return raw
 
     def _agree(self, path: Path, raw: int) -> tuple[int, list[tuple[Held, ...]], str]:
         """Return the reused length, the special groups' pages for it, and what stood against more."""
         unit = self._tree.unit
-        border = raw // unit * unit
-        candidates = [raw] if self._partial or raw == border else []
-        if border and border != raw:
-            candidates.append(border)
-        granular = f"less than one match unit of {unit} tokens is left, and partial reuse is off"
+        border = raw - raw % unit
         if not self._tree.special:
-            return (candidates[0], [], granular) if candidates else (0, [], granular)
-        for candidate in candidates:
-            found = self._one_checkpoint(path, candidate)
+            return raw if self._partial else border, [], self._granular
+        if self._partial or raw == border:
+            found = self._one_checkpoint(path, raw)
             if found is not None:
-                return candidate, found, granular if candidate == border else "its last block is shared"
+                return raw, found, self._granular if raw == border else "its last block is shared"
+        if border and raw != border:
+            found = self._one_checkpoint(path, border)
+            if found is not None:
+                return border, found, self._granular
         reason = "a windowed or state group keeps no checkpoint there"
-        best, found = self._any_checkpoints(path, raw)
-        return best, found, reason
+        # No longer prefix than this can be served, and most often a single checkpoint serves this one.
+        reach = self._reach(path, raw)
+        if reach < raw:
+            reach -= reach % unit
+        if not reach:
+            return 0, [], reason
+        if reach < border:
+            found = self._one_checkpoint(path, reach)
+            if found is not None:
+                return reach, found, reason
+        return (*self._any_checkpoints(path, raw), reason)
 
     def _one_checkpoint(self, path: Path, length: int) -> list[tuple[Held, ...]] | None:
         """Pages for ``length`` from a single checkpoint, the usual case."""
@@ -106,32 +124,70 @@ class Matcher:
             for checkpoint in reversed(node.checkpoints or ()):
                 if checkpoint.position < length:
                     break
-                if _agrees_up_to(checkpoint, node, same) < length:
+                if checkpoint.home is not node and _agrees_up_to(checkpoint, node, same) < length:
                     continue
-                found = [self._serve(rows, checkpoint, i, length) for i, rows in enumerate(self._tree.special)]
-                if None not in found:
-                    return [part for part in found if part is not None]
+                found: list[tuple[Held, ...]] = []
+                for rows in self._tree.special:
+                    part = self._serve(rows, checkpoint, len(found), length)
+                    if part is None:
+                        break
+                    found.append(part)
+                else:
+                    return found
             if node.start < length:
                 break
         return None
 
     def _serve(self, rows: GroupRows, checkpoint: Checkpoint, index: int, length: int) -> tuple[Held, ...] | None:
         first, pages = checkpoint.windows[index]
-        slot = rows.pool.slot
         if rows.group.retention is Retention.STATE:
-            good = checkpoint.position == length and slot[pages[0]] >= 0
+            good = checkpoint.position == length and rows.pool.slot[pages[0]] >= 0
             return ((0, pages),) if good else None
         low, high, sinks = needed_blocks(rows, length)
-        held = pages[low - first : high - first]
-        if low < first or len(held) < high - low or (rows.pool.doomed and (slot[held] < 0).any()):
+        if low < first or first + len(pages) < high:
             return None
-        runs: list[Held] = [(low, held)] if high > low else []
-        if sinks:
-            kept = checkpoint.sinks[index]
-            if kept is None or len(kept) < sinks or (rows.pool.doomed and (slot[kept[:sinks]] < 0).any()):
-                return None
-            runs.insert(0, (0, kept[:sinks]))
-        return tuple(runs)
+        pool = rows.pool
+        held = pages[low - first : high - first]
+        if pool.doomed and (pool.slot[held] < 0).any():
+            return None
+        if not sinks:
+            return ((low, held),) if high > low else ()
+        kept = checkpoint.sinks[index]
+        if kept is None or len(kept) < sinks or (pool.doomed and (pool.slot[kept[:sinks]] < 0).any()):
+            return None
+        return ((0, kept[:sinks]), (low, held)) if high > low else ((0, kept[:sinks]),)
+
+    def _reach(self, path: Path, raw: int) -> int:
+        """How long a prefix can be at most whose last block, or state, some checkpoint keeps in each special group."""
+        for index, rows in enumerate(self._tree.special):
+            block, window, sinks, _, _ = rows.group.rule
+            if window == 1:
+                continue  # At a block border nothing is needed.
+            is_state = rows.group.retention is Retention.STATE
+            reach = 0
+            for node, same in reversed(path):
+                for checkpoint in reversed(node.checkpoints or ()):
+                    position = checkpoint.position
+                    if position <= reach:
+                        break
+                    first, pages = checkpoint.windows[index]
+                    if first * block >= raw and not sinks and not is_state:
+                        continue
+                    limit = min(raw, position, _agrees_up_to(checkpoint, node, same))
+                    if is_state:
+                        kept = position if position == limit else 0
+                    else:
+                        # A last block that the checkpoint shares with us only in part serves no longer prefix.
+                        stop = limit if limit == raw else limit - limit % block
+                        end = first + len(pages) if first * block < stop else sinks
+                        kept = min(end * block, stop)
+                    if kept > reach:
+                        reach = kept
+                if node.start <= reach:
+                    break
+            if reach < raw:
+                raw = reach
+        return raw
 
     def _any_checkpoints(self, path: Path, raw: int) -> tuple[int, list[tuple[Held, ...]]]:
         """Find the longest length whose blocks the checkpoints together keep: all borders, at once."""
@@ -189,19 +245,6 @@ class Matcher:
             runs.append((low, table[low:high].copy()))
         return tuple(runs)
 
-    def _held(
-        self, full: list[Int32Array], special: list[tuple[Held, ...]], reused: int
-    ) -> tuple[tuple[Held, ...], ...]:
-        full_parts = iter(full)
-        special_parts = iter(special)
-        held: list[tuple[Held, ...]] = []
-        for rows in self._tree.rows:
-            if rows.group.retention is Retention.FULL:
-                held.append(((0, next(full_parts)[: ceil_div(reused, rows.group.block_tokens)]),))
-            else:
-                held.append(next(special_parts))
-        return tuple(held)
-
 
 def _agrees_up_to(checkpoint: Checkpoint, node: Node, same: int) -> int:
     """How far a listed checkpoint's text is the looked-up one, of which ``same`` tokens match in ``node``.
@@ -224,12 +267,14 @@ def _on_path(path: Path) -> list[tuple[Checkpoint, int]]:
 
 def needed_blocks(rows: GroupRows, length: int) -> tuple[int, int, int]:
     """Blocks a query at ``length`` reads below it: ``(low, high)`` in the window, and how many sink blocks."""
-    group = rows.group
-    window = group.window or 1
-    high = ceil_div(length, group.block_tokens)
-    sinks = min(group.sink_blocks, high)
-    low = max(sinks, max(0, length - window + 1) // group.block_tokens)
-    return low, max(low, high), sinks
+    block, window, sinks, _, _ = rows.group.rule
+    high = -(-length // block)
+    if sinks > high:
+        sinks = high
+    low = (length + 1 - (window or 1)) // block
+    if low < sinks:
+        low = sinks
+    return low, high if high > low else low, sinks
 
 
 def kept_blocks(rows: GroupRows, row: int, position: int) -> tuple[Held, Int32Array | None]:
@@ -245,13 +290,7 @@ def kept_blocks(rows: GroupRows, row: int, position: int) -> tuple[Held, Int32Ar
     return (first, table[first:high].copy()), table[:num_sinks].copy() if num_sinks else None
 
 
-def needed_block_arrays(
-    rows: GroupRows, lengths: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-) -> tuple[
-    np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-    np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-    np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-]:
+def needed_block_arrays(rows: GroupRows, lengths: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
     """``needed_blocks`` for many lengths at once."""
     group = rows.group
     window = group.window or 1

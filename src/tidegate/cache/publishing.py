@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tidegate.base import Int32Array, InternalError, Retention
-from tidegate.cache.nodes import TOKEN_BYTES, Checkpoint, Held, Node, common_tokens
+from tidegate.cache.nodes import TOKEN_BYTES, Checkpoint, Held, Node
 from tidegate.cache.prefix import kept_blocks
 from tidegate.cache.pruning import TreePruner
 from tidegate.cache.sequences import NEVER, SequenceTable
+from tidegate.cache.token_runs import common_tokens
 
 _NO_PAGES = np.empty(0, np.int32)
 
@@ -83,7 +84,7 @@ class Publisher:
                 return
             if child.row >= 0:
                 tree.close_leaf(child)
-            same = common_tokens(np.frombuffer(content, np.int32), np.frombuffer(child.data, np.int32))
+            same = common_tokens(child.data, content)
             same -= same % tree.unit
             if position + same < min(target, child.end):
                 child = tree.split(child, position + same)

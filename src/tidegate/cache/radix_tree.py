@@ -32,10 +32,16 @@ class RadixTree:
         self._trees: dict[ReuseScope, ScopeTree] = {}
         self._sweep_at = _FEW_TREES
         self._first_version = 0
+        self._last: ScopeTree | None = None
+        """What was found last: most often the default scope's, and a scope is slow to hash."""
 
     def find(self, scope: ReuseScope) -> ScopeTree | None:
         """Return the scope's tree, if it has one."""
-        return self._trees.get(scope)
+        last = self._last
+        if last is not None and last.scope is scope:
+            return last
+        found = self._last = self._trees.get(scope)
+        return found
 
     def tree(self, scope: ReuseScope) -> ScopeTree:
         """Return the scope's tree, made if need be."""
@@ -55,6 +61,7 @@ class RadixTree:
                 # Candidates remember versions: a tree that is made again must not repeat an old one's.
                 self._first_version = max(self._first_version, tree.version + 1)
         self._sweep_at = max(_FEW_TREES, 2 * len(self._trees))
+        self._last = None
 
     def trees(self) -> list[ScopeTree]:
         """Return every scope's tree."""

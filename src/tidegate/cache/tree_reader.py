@@ -8,16 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from tidegate.base import Int32Array
-from tidegate.cache.nodes import TOKEN_BYTES, Node, ScopeTree, common_tokens
+from tidegate.cache.nodes import TOKEN_BYTES, Node, ScopeTree
 from tidegate.cache.sequences import SequenceTable
 from tidegate.cache.tables import GroupRows
+from tidegate.cache.token_runs import INT32, common_tokens
 
-_SHORT = 1 << 14
-"""Tokens up to which copying and comparing bytes beats array operations."""
-
-
-def _array(data: bytes) -> Int32Array:
-    return np.frombuffer(data, np.int32)
+Path = list[tuple[Node, int]]
+"""Nodes from the root on, with the tokens matched in each."""
 
 
 class TreeReader:
@@ -26,7 +23,7 @@ class TreeReader:
     def __init__(self, full: list[GroupRows], sequences: SequenceTable, unit: int) -> None:
         self._full = full
         self._sequences = sequences
-        self._unit = unit
+        self._unit_bytes = unit * TOKEN_BYTES
 
     def content(self, node: Node) -> bytes:
         """Return the tokens of a node's whole units."""
@@ -44,58 +41,65 @@ class TreeReader:
         stop = int(self._sequences.published[node.row]) // block
         return rows.pages[node.row, node.start // block : stop]
 
-    def walk(self, tree: ScopeTree, tokens: Int32Array) -> tuple[list[tuple[Node, int]], int]:
-        """Follow ``tokens`` as far as they go: nodes with the tokens matched in each, and their sum.
+    def gather(self, path: Path, full_index: int) -> Int32Array:
+        """Return a full group's page ids for the blocks that hold a path's matched tokens; not to be written."""
+        block = self._full[full_index].block_tokens
+        parts: list[Int32Array] = []
+        for node, same in path:
+            pages = node.pages[full_index] if node.row < 0 else self.pages_of(node, full_index)
+            parts.append(pages if len(pages) * block <= same else pages[: -(-same // block)])
+        if len(parts) == 1:
+            return parts[0]
+        return np.frombuffer(b"".join(parts), INT32)  # type: ignore[arg-type]  # arrays are buffers; half a concatenate
 
-        Short runs are compared as bytes, which has the least overhead; long ones as arrays, which copies nothing.
-        """
-        node, position, unit = tree.root, 0, self._unit
-        path: list[tuple[Node, int]] = []
-        data = tokens.tobytes() if len(tokens) <= _SHORT else None
-        while node.children is not None:
-            if data is None:
-                child = node.children.get(tokens[position : position + unit].tobytes())
-            else:
-                child = node.children.get(data[position * TOKEN_BYTES : (position + unit) * TOKEN_BYTES])
-            if child is None:
-                break
+    def walk(self, tree: ScopeTree, tokens: Int32Array) -> tuple[Path, int]:
+        """Follow ``tokens`` as far as they go: nodes with the tokens matched in each, and their sum."""
+        node, position, unit_bytes = tree.root, 0, self._unit_bytes
+        path: Path = []
+        # Positions are in bytes here. ``startswith`` compares a node with the prompt where both lie: nothing is copied.
+        asked = np.ascontiguousarray(tokens).data.cast("B")
+        num_bytes = len(asked)
+        while children := node.children:
+            # An only child is compared at once; an open leaf, whose content is a copy, only if its first unit is asked.
+            child = next(iter(children.values())) if len(children) == 1 else None
+            if child is None or child.row >= 0:
+                child = children.get(asked[position : position + unit_bytes].tobytes())
+                if child is None:
+                    break
             content = child.data if child.row < 0 else self.content(child)
-            size = len(content) // TOKEN_BYTES
-            if not size:
+            size = len(content)
+            end = position + size
+            run = asked[position:end]
+            if size and end <= num_bytes and content.startswith(run):
+                path.append((child, size // TOKEN_BYTES))
+                node, position = child, end
+                continue
+            same = common_tokens(content, run)
+            if not size or (node.tail and same * TOKEN_BYTES < unit_bytes):
                 break
-            if data is not None:
-                equal = data[position * TOKEN_BYTES : (position + size) * TOKEN_BYTES] == content
-            else:
-                equal = size <= _SHORT and tokens[position : position + size].tobytes() == content
-            if not equal:
-                same = common_tokens(tokens[position : position + size], np.frombuffer(content, np.int32))
-                if same < size:
-                    if same:
-                        path.append((child, same))
-                    return path, position + same
-            path.append((child, size))
-            position += size
-            node = child
-        best, same = self._nearest(node, tokens[position : position + unit].tobytes())
+            if same:
+                path.append((child, same))
+            return path, position // TOKEN_BYTES + same
+        if position == num_bytes:
+            return path, len(tokens)
+        best, same = self._nearest(node, asked[position : position + unit_bytes].tobytes())
         if best is node:
             path[-1] = (node, path[-1][1] + same)
         elif best is not None:
             path.append((best, same))
-        return path, position + same
+        return path, position // TOKEN_BYTES + same
 
     def _nearest(self, node: Node, key: bytes) -> tuple[Node | None, int]:
         """Return who shares most tokens of a partial unit: a child, or the node by its own tail."""
         best: Node | None = None
         same = 0
-        if not key:
-            return best, same
         if node.tail:
-            same = common_tokens(_array(key), _array(node.tail))
+            same = common_tokens(node.tail, key)
             best = node if same else None
         if node.keys and node.children is not None:
             at = bisect_left(node.keys, key)
-            for neighbour in node.keys[max(0, at - 1) : at + 1]:
-                shared = common_tokens(_array(key), _array(neighbour))
+            for neighbour in node.keys[at - 1 if at else 0 : at + 1]:
+                shared = common_tokens(neighbour, key)
                 if shared > same:
                     best, same = node.children[neighbour], shared
         return best, same
