@@ -116,7 +116,7 @@ def _audit_tree(core: CacheCore, refs: Sequence[Int64Array]) -> None:
                     pages = node.pages[i]
                     refs[rows.group.pool_group][pages] += 1
                     for page in pages[rows.pool.owner[pages] != node.index].tolist():
-                        holders = tree.owners.holders(rows.pool, rows.group.pool_group, page)
+                        holders = tree.owners.holders(rows.pool, page)
                         _require(node in holders, "a cached page does not know its node")
             for checkpoint in node.checkpoints or ():
                 _require(checkpoint.alive and node in checkpoint.nodes, "a node lists a dead checkpoint")

@@ -7,7 +7,9 @@ longest prefix, which makes partial matches logarithmic. A node may end in a *ta
 its sequence closed.
 
 A running sequence publishes through an *open leaf*: ``row >= 0``, its content is read from the sequence's arrays and
-its length is ``published - start``. It becomes a plain node when another sequence reaches it or its own closes.
+its length is ``published - start``. It becomes a plain node when another sequence reaches it or its own closes. When
+many close in one step each becomes a *closed leaf*, whose content lies in arrays of the whole batch and which turns
+into a plain node when somebody looks at it.
 
 Windowed and state pages are kept by *checkpoints*: at ``h``, the pages a sequence continuing at ``h`` needs. A
 checkpoint is listed in every node that its windows reach into, and goes as a whole.
@@ -17,10 +19,11 @@ from __future__ import annotations
 
 from bisect import insort
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from tidegate.base import ConfigError, Int32Array
+from tidegate.base import ConfigError, Int32Array, InternalError
 
 TOKEN_BYTES = 4
 Held = tuple[int, Int32Array]
@@ -65,6 +68,7 @@ class Node:
 
     __slots__ = (
         "alive",
+        "batch",
         "checkpoints",
         "children",
         "data",
@@ -93,11 +97,51 @@ class Node:
         self.checkpoints: list[Checkpoint] | None = None
         self.index = -1
         self.alive = True
+        self.batch: ClosedBatch | None = None
 
     @property
     def end(self) -> int:
         """Token position after the node's whole units; not for open leaves."""
         return self.start + len(self.data) // TOKEN_BYTES
+
+
+class ClosedBatch(Protocol):
+    """What sequences that ended together leave behind."""
+
+    def unfold(self, leaf: Node) -> None:
+        """Make one of its closed leaves a plain node."""
+        ...
+
+
+class ClosedLeaf(Node):
+    """A leaf whose row has ended, ``row`` being ``-2 - place`` in its batch: whoever looks inside makes it a ``Node``.
+
+    A class of its own, put on and taken off, so that reading plain nodes costs nothing more.
+    """
+
+    __slots__ = ()
+
+    def _unfolded(self) -> Node:
+        if self.batch is None:
+            raise InternalError("a closed leaf belongs to no batch", start=self.start)
+        self.batch.unfold(self)
+        return self
+
+    @property
+    def data(self) -> bytes:  # type: ignore[override]  # stands in for the slot until this is a plain node
+        return self._unfolded().data
+
+    @property
+    def tail(self) -> bytes:  # type: ignore[override]  # likewise
+        return self._unfolded().tail
+
+    @property
+    def pages(self) -> list[Int32Array]:  # type: ignore[override]  # likewise
+        return self._unfolded().pages
+
+    @property
+    def checkpoints(self) -> list[Checkpoint] | None:  # type: ignore[override]  # likewise
+        return self._unfolded().checkpoints
 
 
 class Checkpoint:

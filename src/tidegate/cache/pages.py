@@ -119,11 +119,11 @@ class PagePool:
         self._mark[pages] = place
         return bool(np.count_nonzero(self._mark[pages] != place))
 
-    def cache(self, pages: Int32Array, owner: int, first_ordinal: int) -> None:
-        """Let one more owner keep these locked pages; ordinals run from ``first_ordinal``."""
-        self.refs[pages] += 1
-        self.owner[pages] = owner
-        self.ordinal[pages] = np.arange(first_ordinal, first_ordinal + len(pages), dtype=np.int32)
+    def cache(self, pages: Int32Array, refs: Int32Array, owners: Int32Array, ordinals: Int32Array) -> None:
+        """Let owners keep these distinct, locked pages, ``refs`` of them each."""
+        self.refs[pages] = refs
+        self.owner[pages] = owners
+        self.ordinal[pages] = ordinals
 
     def uncache(self, pages: Int32Array) -> None:
         """Let one owner forget these distinct pages; what nobody else keeps or locks is freed."""

@@ -100,7 +100,7 @@ class TreePruner:
             page = int(alone[begin + int(np.argmax(pool.ordinal[alone[begin:end]] == ordinal))])
             self._note(self.tree.owners.owner(int(owner[begin])), (pool_group, page, ordinal), first, checkpoints)
         for page in pages[shared].tolist():
-            for holder in self.tree.owners.holders(pool, pool_group, page):
+            for holder in self.tree.owners.holders(pool, page):
                 self._note(holder, (pool_group, page, int(pool.ordinal[page])), first, checkpoints)
         for node, at in first.items():
             if node.alive:
