@@ -8,7 +8,7 @@ from tidegate.base import Int32Array, Int64Array, InternalError, Retention
 from tidegate.cache.moves import Move, Mover
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.ranges import stale
-from tidegate.cache.sequences import NEVER, Cursors, Mode, SequenceTable
+from tidegate.cache.sequences import NEVER, NOT_READY, Cursors, Mode, SequenceTable
 from tidegate.cache.settle_rules import SettleRules
 from tidegate.cache.tables import GroupRows
 
@@ -113,7 +113,8 @@ class Settler:
             group = self._windowed[0]
             block, last = group.block_tokens, self.sequences.next_stale[rows]
             if np.count_nonzero(new >= last + block) == 0:
-                index = rows * group.stride + ((last + 1 - (group.group.window or 1)) // block - 1)
+                index = rows * group.stride
+                index += (last - (block - 1 + (group.group.window or 1))) // block
                 self._unlock(group, group.take(index), rows)
                 last += block
                 return last
@@ -194,7 +195,7 @@ class Settler:
         in_prefill = history < sequences.prompt_len[row]
         watched = sequences.mode[row] != Mode.READY or (self._has_state and capacity < sequences.prompt_len[row])
         if watched or self._mover.shared_blocks(row, capacity):
-            sequences.border[row] = -1
+            sequences.border[row] = NOT_READY
         else:
             sequences.border[row] = sequences.border_of(sequences.capacity[row])
         sequences.next_stale[row] = min(

@@ -81,10 +81,7 @@ class CacheCore:
         growing = [g for g in self.grouping.groups if g.retention is not Retention.STATE]
         self.growing_groups = [sum(g.pool_group == p for g in growing) for p in range(self.num_pool_groups)]
         self.one_block_growth = 0
-        if (
-            all(g.block_tokens == self.smallest_block for g in growing)
-            and config.max_seq_len % self.smallest_block == 0
-        ):
+        if all(g.block_tokens == self.smallest_block for g in growing):
             # A row is less than a block below its border, so this much above it is still a plain step.
             self.one_block_growth = max(0, min(self.smallest_block, self.plain_growth - self.smallest_block + 1))
         self.lives = Lives(config, self.pruner, self.settler, self.counters)

@@ -15,10 +15,14 @@ class RowDoor:
         self._num_rows = num_rows
         # Twice the rows: what numpy counts from the end falls into the second half, where nothing may be.
         self._mark = np.zeros(2 * num_rows, np.bool_)
+        # A step's rows come in twice, to be priced and to be settled; as nobody can write to them, one look is enough.
+        self._last = self._before = np.empty(0, np.int64)
 
     def rows(self, given: npt.ArrayLike) -> Int64Array:
-        """Return rows as int64 ``[n]``; ``ConfigError`` unless they are distinct and in range."""
-        rows = integers(given, "rows")
+        """Return rows as a read-only int64 ``[n]``; ``ConfigError`` unless they are distinct and in range."""
+        if given is self._last or given is self._before:
+            return given
+        rows = integers(given, "rows").copy()
         mark = self._mark
         try:
             mark[rows] = True
@@ -30,6 +34,8 @@ class RowDoor:
             raise ConfigError(
                 f"rows={_few(rows)} must be distinct integers in [0, {self._num_rows - 1}]", field="rows", value=rows
             )
+        rows.setflags(write=False)
+        self._before, self._last = self._last, rows
         return rows
 
 
@@ -63,8 +69,10 @@ def token_columns(given: npt.ArrayLike, count: int) -> Int32Array:
             f"got {array.dtype} of shape {array.shape}",
             field="tokens",
         )
-    tokens = array.astype(np.int32, copy=False)
-    if tokens is not array and np.count_nonzero(tokens != array):
+    if array.dtype == np.int32:
+        return array
+    tokens = array.astype(np.int32)
+    if np.count_nonzero(tokens != array):
         raise ConfigError("tokens must be below 2^31, -1 where there is none", field="tokens")
     return tokens
 

@@ -36,6 +36,7 @@ class PageOwners:
         self._link_owner = np.empty(64, np.int32)
         self._link_next = np.empty(64, np.int32)
         self._free_links = FreeStack(64)
+        self._released: list[tuple[PagePool, Int32Array]] | None = None
 
     def enter(self, owner: Owner) -> None:
         """Give a node or checkpoint its index."""
@@ -107,9 +108,27 @@ class PageOwners:
     def release(self, rows: GroupRows, pages: Int32Array, owner: Owner) -> None:
         """Undo ``keep``."""
         pool = rows.pool
-        for page in pages[pool.refs[pages] > 1].tolist():
-            self._shorten(pool, page, owner.index)
-        pool.uncache(pages)
+        if len(self._free_links) < len(self._link_owner):
+            several = pool.refs[pages] > 1
+            if np.count_nonzero(several):
+                for page in pages[several].tolist():
+                    self._shorten(pool, page, owner.index)
+                    pool.refs[page] -= 1
+                pages = pages[~several]
+        if self._released is None:
+            pool.uncache(pages)
+        else:
+            self._released.append((pool, pages))
+
+    def gather(self) -> None:
+        """Let releases wait for ``flush``: freeing pages costs about the same for few as for many."""
+        self._released = []
+
+    def flush(self) -> None:
+        """Free what was released since ``gather`` and nobody needs any more."""
+        released, self._released = self._released or [], None
+        for pool in {id(pool): pool for pool, _ in released}.values():
+            pool.uncache(np.concatenate([pages for of, pages in released if of is pool]))
 
     def _shorten(self, pool: PagePool, page: int, index: int) -> None:
         """Take one owner out of a page's chain; a single one left needs none."""

@@ -86,9 +86,10 @@ class PagePool:
 
     def unlock_many(self, pages: Int32Array, retention: int = 0) -> None:
         """Like ``unlock``; the same page may come several times, once for each lock to take."""
-        if np.count_nonzero(self.locks[pages] != 1) == 0 and np.count_nonzero(self.refs[pages]) == 0:
+        if np.count_nonzero(self.locks[pages] != 1) == 0:
+            # Each with its only lock, so none comes twice.
             self.locks[pages] = 0
-            self._free(pages)
+            self._settle_idle(pages, retention)
             return
         np.subtract.at(self.locks, pages, 1)
         idle = pages[self.locks[pages] == 0]
@@ -101,11 +102,13 @@ class PagePool:
     def _settle_idle(self, idle: Int32Array, retention: int) -> None:
         """Free unlocked pages nobody caches; queue the others for eviction."""
         refs = self.refs[idle]
-        if not refs.any():
+        num_cached = np.count_nonzero(refs)
+        if num_cached == 0:
             self._free(idle)
             return
-        cached = idle[refs > 0]
-        if len(cached) < len(idle):
+        cached = idle
+        if num_cached < len(idle):
+            cached = idle[refs > 0]
             self._free(idle[refs == 0])
         stamp = self._clock.tick()
         self.stamp[cached] = stamp
@@ -126,10 +129,9 @@ class PagePool:
         self.ordinal[pages] = ordinals
 
     def uncache(self, pages: Int32Array) -> None:
-        """Let one owner forget these distinct pages; what nobody else keeps or locks is freed."""
-        refs = self.refs[pages] - 1
-        self.refs[pages] = refs
-        dead = pages[(refs == 0) & (self.locks[pages] == 0)]
+        """Let the only owners of these distinct pages forget them; what nobody locks is freed."""
+        self.refs[pages] = 0
+        dead = pages[self.locks[pages] == 0]
         self.evictable -= len(dead) if not self.doomed else int(np.count_nonzero(self.slot[dead] >= 0))
         self.num_dropped += len(dead)
         self._free(dead)

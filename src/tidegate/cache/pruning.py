@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tidegate.base import Int32Array, InternalError
 from tidegate.cache.nodes import TOKEN_BYTES, Checkpoint, Node, ScopeTree
 from tidegate.cache.pages import PagePool
@@ -86,27 +84,36 @@ class TreePruner:
 
     def drop_owners(self, pool: PagePool, pool_group: int, pages: Int32Array) -> None:
         """Take these cached pages out of the tree, each with everything that cannot be reached without it."""
+        nodes, checkpoints = self._holders(pool, pool_group, pages)
+        self.tree.owners.gather()
+        for node, at in nodes.items():
+            if node.alive:
+                self.truncate(node, at)
+        for checkpoint in checkpoints:
+            self.drop_checkpoint(checkpoint)
+        self.tree.owners.flush()
+
+    def _holders(
+        self, pool: PagePool, pool_group: int, pages: Int32Array
+    ) -> tuple[dict[Node, int], dict[Checkpoint, None]]:
+        """Return the nodes that keep these pages, each with the position from which on it does, and the checkpoints."""
         first: dict[Node, int] = {}
         checkpoints: dict[Checkpoint, None] = {}
         shared = pool.refs[pages] > 1
         if len({rows.block_tokens for rows in self.tree.full if rows.pool_group == pool_group}) > 1:
             shared[:] = True  # ordinals of different block sizes do not compare
         alone = pages[~shared] if shared.any() else pages
-        owner = pool.owner[alone]
-        runs = np.flatnonzero(np.diff(owner, prepend=-1))
-        lowest = np.minimum.reduceat(pool.ordinal[alone], runs) if len(runs) else runs
-        ends = [*runs[1:].tolist(), len(alone)] if len(runs) else []
-        for begin, end, ordinal in zip(runs.tolist(), ends, lowest.tolist(), strict=True):
-            page = int(alone[begin + int(np.argmax(pool.ordinal[alone[begin:end]] == ordinal))])
-            self._note(self.tree.owners.owner(int(owner[begin])), (pool_group, page, ordinal), first, checkpoints)
+        if len(alone):
+            owner, ordinals = pool.owner[alone], pool.ordinal[alone]
+            begins = [0, *((owner[1:] != owner[:-1]).nonzero()[0] + 1).tolist()]
+            for begin, end in zip(begins, [*begins[1:], len(alone)], strict=True):
+                at = begin + int(ordinals[begin:end].argmin())
+                where = pool_group, int(alone[at]), int(ordinals[at])
+                self._note(self.tree.owners.owner(int(owner[begin])), where, first, checkpoints)
         for page in pages[shared].tolist():
             for holder in self.tree.owners.holders(pool, page):
                 self._note(holder, (pool_group, page, int(pool.ordinal[page])), first, checkpoints)
-        for node, at in first.items():
-            if node.alive:
-                self.truncate(node, at)
-        for checkpoint in checkpoints:
-            self.drop_checkpoint(checkpoint)
+        return first, checkpoints
 
     def _note(
         self,

@@ -6,8 +6,7 @@ A quote is extended, never summed: pages that several of its sequences lock, sha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from tidegate.cache.tables import GroupRows
 from tidegate.cache.tally import Tally
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(NamedTuple):
     """Rows that grow by a plain step from ``starts``: ``crossing`` (places in ``rows``) need ``counts[g]`` blocks from
     ``old[g]`` on. Without ``counts``, each needs the one block ``old[0]`` in every group that grows."""
 
@@ -116,7 +114,7 @@ class Quote:
     def _one_block_each(self, new: Int64Array, border: Int64Array) -> bool:
         """Whether each of these rows needs exactly the block at its border."""
         state = self._state
-        beyond = (border < 0) | (new > border + state.one_block_growth) | (new > state.sequences.max_seq_len)
+        beyond = (new - border > state.one_block_growth) | (new > state.sequences.max_seq_len)
         return bool(state.one_block_growth) and np.count_nonzero(beyond) == 0
 
     def _singly(

@@ -14,7 +14,7 @@ from tidegate.base import Int64Array, StateError
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.moves import Move
 from tidegate.cache.quote import Growth, Quote
-from tidegate.cache.sequences import Mode
+from tidegate.cache.sequences import NOT_READY, Mode
 from tidegate.cache.step_changes import ReservationHost, StepChanges
 from tidegate.cache.step_pages import PageCopies, StepPages
 
@@ -86,7 +86,7 @@ class Reservation:
             self._commit()
             sequences = self._host.sequences
             planned = self.rows[sequences.num_open[self.rows] > 0]
-            sequences.mode[planned], sequences.border[planned] = Mode.PLANNED, -1
+            sequences.mode[planned], sequences.border[planned] = Mode.PLANNED, NOT_READY
             sequences.event[planned] = 0
         elif self._state != "dispatched":
             raise StateError(f"cannot keep a reservation that is {self._state}")

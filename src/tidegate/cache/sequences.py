@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 NEVER = 1 << 62
 """A position no sequence reaches."""
 
+NOT_READY = -NEVER
+"""The border of a row that needs a closer look whatever is asked of it."""
+
 
 class Cursors(NamedTuple):
     """Where one sequence stands: ``H``, ``D`` and its open steps, oldest first."""
@@ -49,7 +52,7 @@ class Mode(IntEnum):
 class SequenceTable:
     """Columns indexed by row. ``tokens`` is int32 ``[num_rows, max_seq_len + slack]``, known up to ``known``.
 
-    ``border`` is the largest capacity that needs no closer look, -1 unless the row is ready; ``event`` the least
+    ``border`` is the largest capacity that needs no closer look, ``NOT_READY`` unless the row is; ``event`` the least
     history at which settling is more than moving cursors, 0 when it always is; ``ends[i]`` are where the rows' i-th
     open steps end, -1 where there is none.
     """
@@ -62,7 +65,7 @@ class SequenceTable:
         self.door = RowDoor(num_rows)
         self.mode = np.zeros(num_rows, np.int8)
         self.capacity = np.zeros(num_rows, np.int64)
-        self.border = np.full(num_rows, -1, np.int64)
+        self.border = np.full(num_rows, NOT_READY, np.int64)
         self.num_open = np.zeros(num_rows, np.int64)
         self.history = np.zeros(num_rows, np.int64)
         self.settled = np.zeros(num_rows, np.int64)
@@ -141,7 +144,7 @@ class SequenceTable:
         """Forget sequences; their pages have been dealt with."""
         for column in (self.mode, self.history, self.settled, self.num_open, self.capacity):
             column[rows] = 0
-        self.border[rows] = -1
+        self.border[rows] = NOT_READY
         self.ends[:, rows] = -1
         self.begins[rows] = -1
         self.scratch_ok[rows] = True
@@ -152,23 +155,18 @@ class SequenceTable:
     def append_tokens(self, rows: Int64Array, tokens: Int32Array) -> None:
         """Append known tokens, int32 ``[n]`` or ``[n, m]`` where trailing -1 marks none."""
         known = self.known[rows]
-        self._check_room(known, tokens)
         places = rows * self.stride
-        for column in (tokens,) if tokens.ndim == 1 else tokens.T:
-            if np.count_nonzero(column < 0) == 0:
-                self.flat_tokens[places + known] = column
-                known += 1
-            else:
-                have = column >= 0
-                self.flat_tokens[places[have] + known[have]] = column[have]
-                known += have
-        self.known[rows] = known
-
-    def _check_room(self, known: Int64Array, tokens: Int32Array) -> None:
-        """Refuse tokens that would run into the next row's."""
-        if tokens.ndim > 1:
-            is_over = known + np.count_nonzero(tokens >= 0, axis=1) > self.stride
-        else:
-            is_over = known >= self.stride
-        if np.count_nonzero(is_over) and (tokens[is_over] >= 0).any():
+        if tokens.ndim == 1 and np.count_nonzero(tokens < 0) == 0 and np.count_nonzero(known >= self.stride) == 0:
+            places += known
+            self.flat_tokens[places] = tokens
+            known += 1
+            self.known[rows] = known
+            return
+        columns = tokens[:, None] if tokens.ndim == 1 else tokens
+        if (known + np.count_nonzero(columns >= 0, axis=1) > self.stride).any():
             raise StateError(f"tokens: a row would know more than max_seq_len={self.max_seq_len} of them")
+        for column in columns.T:
+            have = column >= 0
+            self.flat_tokens[places[have] + known[have]] = column[have]
+            known += have
+        self.known[rows] = known

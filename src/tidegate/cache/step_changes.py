@@ -20,7 +20,7 @@ from tidegate.cache.lives import Lives
 from tidegate.cache.moves import Move
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.quote import CacheState, Growth
-from tidegate.cache.sequences import Cursors, Mode
+from tidegate.cache.sequences import NOT_READY, Cursors, Mode
 from tidegate.cache.tables import GroupRows
 
 
@@ -168,7 +168,7 @@ class StepChanges:
                 sequences.border[crossing] = sequences.border_of(growth.capacities[growth.crossing])
             else:
                 self._place_one_block(crossing, growth.old[0], placed)
-                sequences.border[crossing] = border + self._host.smallest_block
+                sequences.border[crossing] = np.minimum(border + self._host.smallest_block, sequences.max_seq_len)
         num_open = sequences.num_open[rows]
         if np.count_nonzero(num_open) == 0:
             sequences.ends[0][rows] = growth.capacities
@@ -181,7 +181,7 @@ class StepChanges:
         sequences.num_open[rows] = num_open
         if last == sequences.max_open:
             full = rows[num_open == last]
-            sequences.mode[full], sequences.border[full] = Mode.FULL, -1
+            sequences.mode[full], sequences.border[full] = Mode.FULL, NOT_READY
         self._growths.append(_GrowthUndo(growth, border, placed))
 
     def _place_one_block(self, crossing: Int64Array, blocks: Int64Array, placed: list[tuple[int, Int64Array]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidegate.base import GroupTables, Int32Array, Int64Array
 
@@ -16,8 +17,7 @@ class PageCopies:
     targets: Int32Array
 
 
-@dataclass(frozen=True, slots=True)
-class StepPages:
+class StepPages(NamedTuple):
     """What an engine needs of the cache for one step: ``rows[i]`` computes positions ``starts[i]:ends[i]``.
 
     ``copies`` are to be done before the forward pass, ``snapshots`` after it and before the next step's.
