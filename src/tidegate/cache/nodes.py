@@ -19,11 +19,14 @@ from __future__ import annotations
 
 from bisect import insort
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidegate.base import ConfigError, Int32Array, InternalError
+
+if TYPE_CHECKING:
+    from tidegate.cache.closed import ClosedRows
 
 TOKEN_BYTES = 4
 Held = tuple[int, Int32Array]
@@ -97,20 +100,12 @@ class Node:
         self.checkpoints: list[Checkpoint] | None = None
         self.index = -1
         self.alive = True
-        self.batch: ClosedBatch | None = None
+        self.batch: ClosedRows | None = None
 
     @property
     def end(self) -> int:
         """Token position after the node's whole units; not for open leaves."""
         return self.start + len(self.data) // TOKEN_BYTES
-
-
-class ClosedBatch(Protocol):
-    """What sequences that ended together leave behind."""
-
-    def unfold(self, leaf: Node) -> None:
-        """Make one of its closed leaves a plain node."""
-        ...
 
 
 class ClosedLeaf(Node):
@@ -121,27 +116,42 @@ class ClosedLeaf(Node):
 
     __slots__ = ()
 
-    def _unfolded(self) -> Node:
+    @property
+    def closed_rows(self) -> ClosedRows:
+        """The batch that its content lies in."""
         if self.batch is None:
             raise InternalError("a closed leaf belongs to no batch", start=self.start)
-        self.batch.unfold(self)
+        return self.batch
+
+    def unfold(self) -> Node:
+        """Become a plain node."""
+        self.closed_rows.unfold(self)
         return self
 
     @property
+    def earlier_checkpoints(self) -> list[Checkpoint] | None:
+        """Its checkpoints but the one at its end."""
+        return super().checkpoints
+
+    @property
     def data(self) -> bytes:  # type: ignore[override]  # stands in for the slot until this is a plain node
-        return self._unfolded().data
+        """Its tokens in whole units."""
+        return self.unfold().data
 
     @property
     def tail(self) -> bytes:  # type: ignore[override]  # likewise
-        return self._unfolded().tail
+        """Its other tokens."""
+        return self.unfold().tail
 
     @property
     def pages(self) -> list[Int32Array]:  # type: ignore[override]  # likewise
-        return self._unfolded().pages
+        """Its pages in each full group."""
+        return self.unfold().pages
 
     @property
     def checkpoints(self) -> list[Checkpoint] | None:  # type: ignore[override]  # likewise
-        return self._unfolded().checkpoints
+        """Its checkpoints, the one at its end included."""
+        return self.unfold().checkpoints
 
 
 class Checkpoint:

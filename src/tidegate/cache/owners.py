@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tidegate.base import Int32Array, InternalError
-from tidegate.cache.nodes import Checkpoint, Node
-from tidegate.cache.pages import PagePool
+from tidegate.cache.nodes import Checkpoint, ClosedLeaf, Node
+from tidegate.cache.pages import PageIds, PagePool
 from tidegate.cache.tables import GroupRows
 from tidegate.storage import FreeStack
 
@@ -74,7 +74,7 @@ class PageOwners:
         ordinals = np.arange(first, first + len(pages), dtype=np.int32)
         self.keep_many(rows.pool, pages, np.full(len(pages), owner.index, np.int32), ordinals)
 
-    def keep_many(self, pool: PagePool, pages: Int32Array, owners: Int32Array, ordinals: Int32Array) -> None:
+    def keep_many(self, pool: PagePool, pages: PageIds, owners: Int32Array, ordinals: PageIds) -> None:
         """Cache distinct pages, each for one more owner."""
         refs = pool.refs[pages]
         taken = refs.nonzero()[0]
@@ -83,7 +83,7 @@ class PageOwners:
             owners[taken] = self._lengthen(pool, pages[taken], owners[taken], refs[taken])
         pool.cache(pages, refs + 1, owners, ordinals)
 
-    def _lengthen(self, pool: PagePool, pages: Int32Array, owners: Int32Array, refs: Int32Array) -> Int32Array:
+    def _lengthen(self, pool: PagePool, pages: PageIds, owners: Int32Array, refs: Int32Array) -> Int32Array:
         """Put one more owner before those that pages have; return their entries."""
         single = pages[refs == 1]
         links = self._take_links(len(single) + len(pages))
@@ -164,8 +164,8 @@ class PageOwners:
         owner = self._owners[index]
         if owner is None:
             raise InternalError("a cached page has no owner", owner=index)
-        if owner.index != index:
-            _ = owner.checkpoints  # puts the one that the node stands in for
+        if isinstance(owner, ClosedLeaf) and owner.index != index:
+            owner.unfold()  # puts the checkpoint that it stands in for
             return self.owner(index)
         return owner
 

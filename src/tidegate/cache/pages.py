@@ -15,6 +15,9 @@ import numpy as np
 from tidegate.base import BoolArray, Int32Array, Int64Array
 from tidegate.storage import FreeStack, PoolGroup, RetentionLru
 
+PageIds = Int32Array | Int64Array
+"""Pages by id: kept as int32; as int64 they are the faster index, for those who use them several times."""
+
 
 @dataclass(slots=True)
 class StampClock:
@@ -84,7 +87,7 @@ class PagePool:
         idle = pages if not locks.any() else pages[locks == 0]
         self._settle_idle(idle, retention)
 
-    def unlock_many(self, pages: Int32Array, retention: int = 0) -> None:
+    def unlock_many(self, pages: PageIds, retention: int = 0) -> None:
         """Like ``unlock``; the same page may come several times, once for each lock to take."""
         if np.count_nonzero(self.locks[pages] != 1) == 0:
             # Each with its only lock, so none comes twice.
@@ -99,7 +102,7 @@ class PagePool:
             idle = idle[self._mark[idle] == place]
         self._settle_idle(idle, retention)
 
-    def _settle_idle(self, idle: Int32Array, retention: int) -> None:
+    def _settle_idle(self, idle: PageIds, retention: int) -> None:
         """Free unlocked pages nobody caches; queue the others for eviction."""
         refs = self.refs[idle]
         num_cached = np.count_nonzero(refs)
@@ -116,13 +119,13 @@ class PagePool:
         self.evictable += len(cached)
         self.policy.push(cached, stamp, retention)
 
-    def has_repeats(self, pages: Int32Array) -> bool:
+    def has_repeats(self, pages: PageIds) -> bool:
         """Whether a page comes twice."""
         place = np.arange(len(pages), dtype=np.int32)
         self._mark[pages] = place
         return bool(np.count_nonzero(self._mark[pages] != place))
 
-    def cache(self, pages: Int32Array, refs: Int32Array, owners: Int32Array, ordinals: Int32Array) -> None:
+    def cache(self, pages: PageIds, refs: Int32Array, owners: Int32Array, ordinals: PageIds) -> None:
         """Let owners keep these distinct, locked pages, ``refs`` of them each."""
         self.refs[pages] = refs
         self.owner[pages] = owners
@@ -176,7 +179,7 @@ class PagePool:
         valid &= (self.refs[pages] > 0) & (self.slot[pages] >= 0)
         return valid
 
-    def _free(self, pages: Int32Array) -> None:
+    def _free(self, pages: PageIds) -> None:
         if self.doomed:
             pages = pages[self.slot[pages] >= 0]
         if len(pages):

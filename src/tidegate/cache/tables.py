@@ -7,6 +7,7 @@ reads are only ever replaced by equal content or, once no query needs them, by -
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,15 @@ from tidegate.base import BAD_PAGE, Int32Array, Int64Array
 from tidegate.cache.groups import BufferTable, LayerGroup
 from tidegate.cache.pages import PagePool
 from tidegate.cache.ranges import Range, ceil_div
+
+
+class OwnedPages(NamedTuple):
+    """Pages of several rows, row by row from the last block to the first; int64, to be used as indices."""
+
+    pages: Int64Array
+    places: Int64Array
+    """Which of the rows each is of."""
+    blocks: Int64Array
 
 
 class GroupRows:
@@ -41,6 +51,23 @@ class GroupRows:
         offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         index: Int64Array = np.repeat(rows * self.stride + first, counts) + offsets
         return index
+
+    def owned_pages(self, rows: Int64Array, num_tokens: int) -> OwnedPages:
+        """Return the pages that rows own of their first ``num_tokens`` tokens."""
+        width = max(1, ceil_div(num_tokens, self.block_tokens))
+        table = self.pages[rows, width - 1 :: -1].reshape(-1)
+        found = (table >= 0).nonzero()[0]
+        places = found // width
+        blocks = places * width
+        blocks += width - 1
+        blocks -= found
+        return OwnedPages(table[found].astype(np.int64), places, blocks)
+
+    def blank(self, rows: Int64Array, num_tokens: int) -> None:
+        """Forget the pages that rows own of their first ``num_tokens`` tokens."""
+        width = max(1, ceil_div(num_tokens, self.block_tokens))
+        self.pages[rows, :width] = BAD_PAGE
+        self.slots[rows, :width] = BAD_PAGE
 
     def put(self, index: Int64Array, pages: Int32Array, slots: Int32Array) -> None:
         """Write new pages, which lie in ``slots``, at flat positions ``row * stride + block``."""

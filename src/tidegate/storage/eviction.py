@@ -21,7 +21,7 @@ Validity = Callable[[Int32Array, Int64Array], BoolArray]
 class EvictionPolicy(Protocol):
     """Orders evictable pages. Asked only to forget and to choose; never told why."""
 
-    def push(self, pages: Int32Array, stamp: int, retention: int) -> None:
+    def push(self, pages: Int32Array | Int64Array, stamp: int, retention: int) -> None:
         """Note pages that became evictable, first to go first."""
         ...
 
@@ -45,7 +45,7 @@ class _LazyQueue:
     def __len__(self) -> int:
         return self._tail - self._head
 
-    def push(self, pages: Int32Array, stamps: int | Int64Array, valid: Validity | None) -> None:
+    def push(self, pages: Int32Array | Int64Array, stamps: int | Int64Array, valid: Validity | None) -> None:
         count = len(pages)
         if self._tail + count > len(self._pages):
             self._repack(count, valid)
@@ -57,7 +57,7 @@ class _LazyQueue:
     def push_front(self, pages: Int32Array, stamps: Int64Array) -> None:
         keep_pages = np.concatenate([pages, self._pages[self._head : self._tail]])
         keep_stamps = np.concatenate([stamps, self._stamps[self._head : self._tail]])
-        self._replace(keep_pages, keep_stamps, 0)
+        self._replace(keep_pages, keep_stamps, len(keep_pages) * 5 // 4)
 
     def pop(self, count: int, valid: Validity) -> Int32Array:
         chosen: list[Int32Array] = []
@@ -74,16 +74,20 @@ class _LazyQueue:
         return self._pages[self._head : self._tail], self._stamps[self._head : self._tail]
 
     def _repack(self, room: int, valid: Validity | None) -> None:
-        pages, stamps = self._pages[self._head : self._tail], self._stamps[self._head : self._tail]
-        if valid is not None:
-            keep = valid(pages, stamps)
-            pages, stamps = pages[keep], stamps[keep]
-        self._replace(pages, stamps, room)
+        pages, stamps = self.entries()
+        size = len(self._pages)
+        if len(pages) + room > size or self._head * 5 < size:
+            if valid is not None:
+                keep = valid(pages, stamps)
+                pages, stamps = pages[keep], stamps[keep]
+            # A quarter of slack keeps repacking amortised and the memory per page small.
+            size = max(size, (len(pages) + room) * 5 // 4)
+        self._replace(pages, stamps, size)
 
-    def _replace(self, pages: Int32Array, stamps: Int64Array, room: int) -> None:
-        # A quarter of slack keeps repacking amortised and the memory per page small.
-        size = max(256, (len(pages) + room) * 5 // 4)
-        new_pages, new_stamps = np.empty(size, np.int32), np.empty(size, np.int64)
+    def _replace(self, pages: Int32Array, stamps: Int64Array, size: int) -> None:
+        new_pages, new_stamps = self._pages, self._stamps
+        if size > len(new_pages):
+            new_pages, new_stamps = np.empty(size, np.int32), np.empty(size, np.int64)
         new_pages[: len(pages)], new_stamps[: len(pages)] = pages, stamps
         self._pages, self._stamps, self._head, self._tail = new_pages, new_stamps, 0, len(pages)
 
@@ -95,7 +99,7 @@ class RetentionLru:
         self._valid = valid
         self._queues: dict[int, _LazyQueue] = {}
 
-    def push(self, pages: Int32Array, stamp: int, retention: int) -> None:
+    def push(self, pages: Int32Array | Int64Array, stamp: int, retention: int) -> None:
         """Note pages that became evictable, first to go first."""
         queue = self._queues.get(retention)
         if queue is None:
