@@ -1,4 +1,4 @@
-"""Sequences that end together leave the same behind as sequences that end in one call but are published singly."""
+"""Sequences that end together leave behind what they would leave if each were published singly."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import random
 import numpy as np
 import pytest
 
-from tidegate.base import Int64Array, LayerSpec
+import tidegate.cache.closing
+from tidegate.base import LayerSpec
 from tidegate.cache import KVCacheConfig, KVCacheManager
 from tidegate.cache.closing import LeafCloser
 from tidegate.testing.layouts import full, stacked, window
 
-BLOCK = 4
 LONGEST = 64
 LAYOUTS = {
     "full": stacked(full()),
@@ -22,67 +22,86 @@ LAYOUTS = {
 }
 
 
-def build(layers: tuple[LayerSpec, ...]) -> KVCacheManager:
-    return KVCacheManager(
-        KVCacheConfig(
-            layers=layers,
-            device_bytes=1 << 13,
-            max_sequences=16,
-            max_seq_len=LONGEST,
-            tokens_per_block=BLOCK,
-            max_chunk_tokens=LONGEST,
-        ),
-        with_memory=False,
-    )
+class Life:
+    """One cache under random requests; ``log`` is what it reused and what did not fit."""
 
+    def __init__(self, layers: tuple[LayerSpec, ...], seed: int) -> None:
+        self.choose = random.Random(seed)
+        self.manager = KVCacheManager(
+            KVCacheConfig(
+                layers=layers,
+                device_bytes=1 << 14,
+                max_sequences=12,
+                max_seq_len=LONGEST,
+                tokens_per_block=4,
+                max_chunk_tokens=LONGEST,
+            ),
+            with_memory=False,
+        )
+        self.rows: list[int] = []
+        self.asked: list[list[int]] = [[self.choose.randrange(3) for _ in range(LONGEST - 16)]]
+        self.log: list[object] = []
 
-class Pair:
-    """Two caches that are told the same; one closes in batches, the other singly."""
+    def run(self, steps: int) -> list[object]:
+        for _ in range(steps):
+            kind = self.choose.randrange(6)
+            if kind < 2:
+                self.admit(self.choose.randint(1, 4))
+            elif kind < 5:
+                self.decode()
+            else:
+                self.close()
+            self.manager.audit()
+        return self.log
 
-    def __init__(self, layers: tuple[LayerSpec, ...]) -> None:
-        self.batched, self.single = build(layers), build(layers)
-        self.single._core.lives._closer.close = lambda rows: (rows, None)  # type: ignore[method-assign]  # the other way to do it
-        self.running: dict[int, list[int]] = {}
-        self.asked: list[list[int]] = []
+    def prompt(self) -> list[int]:
+        head = self.choose.choice(self.asked)
+        return [*head[: self.choose.randint(1, len(head))], *(self.choose.randrange(3) for _ in range(8))][: LONGEST - 16]
 
-    @property
-    def both(self) -> tuple[KVCacheManager, KVCacheManager]:
-        return self.batched, self.single
-
-    def admit(self, prompts: list[list[int]]) -> bool:
-        rows = []
-        for manager in self.both:
-            quote = manager.quote()
-            if not all(quote.admit(manager.candidate(p), len(p)) for p in prompts):
-                return False
-            with manager.reserve(quote) as reservation:
+    def admit(self, count: int) -> None:
+        quote = self.manager.quote()
+        admitted = []
+        for prompt in [self.prompt() for _ in range(count)]:
+            self.log.append(self.manager.probe(prompt).reused)
+            if len(self.rows) + len(admitted) < 12 and quote.admit(self.manager.candidate(prompt), len(prompt)):
+                admitted.append(prompt)
+        self.log.append(len(admitted))
+        if admitted:
+            with self.manager.reserve(quote) as reservation:
                 reservation.dispatch()
                 reservation.keep()
-            manager.advance(reservation.rows, reservation.ends, np.ones(len(prompts), np.int32))
-            rows.append(reservation.rows.tolist())
-        assert rows[0] == rows[1]
-        self.running.update(zip(rows[0], (len(p) for p in prompts), strict=True))
-        self.asked += prompts
-        return True
+            self.manager.advance(reservation.rows, reservation.ends, np.full(len(admitted), 1, np.int32))
+            self.rows += reservation.rows.tolist()
+            self.asked += admitted
 
-    def decode(self, rows: Int64Array, tokens: list[int]) -> bool:
-        for manager in self.both:
-            quote = manager.quote()
-            if not quote.add(rows, manager.capacity[rows] + 1):
-                return False
-            with manager.reserve(quote) as reservation:
-                reservation.dispatch()
-                reservation.keep()
-            manager.advance(reservation.rows, reservation.ends, np.array(tokens, np.int32))
-        return True
+    def decode(self) -> None:
+        rows = np.array([row for row in self.rows if self.manager.capacity[row] < LONGEST], np.int64)
+        quote = self.manager.quote()
+        if not len(rows) or not quote.add(rows, self.manager.capacity[rows] + 1):
+            self.close()
+            return
+        with self.manager.reserve(quote) as reservation:
+            reservation.dispatch()
+            reservation.keep()
+        tokens = [self.choose.randrange(3) for _ in rows]
+        self.manager.advance(reservation.rows, reservation.ends, np.array(tokens, np.int32))
 
-    def close(self, rows: list[int]) -> None:
-        for manager in self.both:
-            manager.close(np.array(rows, np.int64))
-        for row in rows:
-            del self.running[row]
+    def close(self) -> None:
+        self.choose.shuffle(self.rows)
+        count = self.choose.randint(0, len(self.rows))
+        closed, self.rows = self.rows[:count], self.rows[count:]
+        if closed and len(self.rows) + count < 12:
+            closed += self.manager.fork(closed[0]).tolist()
+        self.manager.close(np.array(closed, np.int64))
 
-    def check(self) -> None:
-        for manager in self.both:
-            manager.audit()
-            assert manager.statistics() is not None
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+@pytest.mark.parametrize("few", [0, 4])
+def test_batches_leave_what_single_ends_leave(
+    layout: str, seed: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidegate.cache.closing, "_FEW", few)
+    together = Life(LAYOUTS[layout], seed).run(250)
+    monkeypatch.setattr(LeafCloser, "close", lambda self, rows: (rows, None))
+    assert together == Life(LAYOUTS[layout], seed).run(250)
