@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tidegate.cache.closing
+import tidegate.cache.pages
 from tidegate.base import LayerSpec
 from tidegate.cache import KVCacheConfig, KVCacheManager
 from tidegate.cache.closing import LeafCloser
@@ -56,7 +57,9 @@ class Life:
 
     def prompt(self) -> list[int]:
         head = self.choose.choice(self.asked)
-        return [*head[: self.choose.randint(1, len(head))], *(self.choose.randrange(3) for _ in range(8))][: LONGEST - 16]
+        return [*head[: self.choose.randint(1, len(head))], *(self.choose.randrange(3) for _ in range(8))][
+            : LONGEST - 16
+        ]
 
     def admit(self, count: int) -> None:
         quote = self.manager.quote()
@@ -105,3 +108,10 @@ def test_batches_leave_what_single_ends_leave(
     together = Life(LAYOUTS[layout], seed).run(250)
     monkeypatch.setattr(LeafCloser, "close", lambda self, rows: (rows, None))
     assert together == Life(LAYOUTS[layout], seed).run(250)
+
+
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+def test_eviction_order_outlives_the_clock(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Life(LAYOUTS[layout], 1).run(150)
+    monkeypatch.setattr(tidegate.cache.pages, "_LAST_STAMP", 7)
+    assert usual == Life(LAYOUTS[layout], 1).run(150)

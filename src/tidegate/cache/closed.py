@@ -108,6 +108,6 @@ class ClosedRows:
             windows = [runs.of(place) for runs in self.windows]
             sinks = [None if runs is None else runs.of(place)[1] for runs in self.sinks]
             checkpoint = Checkpoint(int(self._texts.history[place]), windows, sinks)
-            checkpoint.index, checkpoint.home, checkpoint.nodes = index, leaf, [leaf]
-            twin.checkpoints = [*(twin.checkpoints or ()), checkpoint]
+            checkpoint.index, checkpoint.home, checkpoint.nodes = index, leaf, (leaf,)
+            twin.checkpoints = [*twin.checkpoints, checkpoint] if twin.checkpoints else [checkpoint]
         return twin

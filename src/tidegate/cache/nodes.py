@@ -161,9 +161,9 @@ class Checkpoint:
 
     def __init__(self, position: int, windows: list[Held], sinks: list[Int32Array | None]) -> None:
         self.position = position
-        self.windows = windows
-        self.sinks = sinks
-        self.nodes: list[Node] = []
+        self.windows = tuple(windows)
+        self.sinks = tuple(sinks)
+        self.nodes: tuple[Node, ...] = ()
         self.home: Node | None = None
         self.index = -1
         self.alive = True
@@ -186,4 +186,4 @@ def list_checkpoint(node: Node, checkpoint: Checkpoint) -> None:
         node.checkpoints.append(checkpoint)
     else:
         insort(node.checkpoints, checkpoint, key=lambda c: c.position)
-    checkpoint.nodes.append(node)
+    checkpoint.nodes = (*checkpoint.nodes, node)

@@ -8,8 +8,6 @@ reservation has taken on loan: it keeps its place in the tree, without a slot, u
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tidegate.base import BoolArray, Int32Array, Int64Array
@@ -19,24 +17,15 @@ PageIds = Int32Array | Int64Array
 """Pages by id: kept as int32; as int64 they are the faster index, for those who use them several times."""
 
 
-@dataclass(slots=True)
-class StampClock:
-    """Counts releases; a later stamp is a later use."""
-
-    value: int = 0
-
-    def tick(self) -> int:
-        """Return a new stamp."""
-        self.value += 1
-        return self.value
+_LAST_STAMP = (1 << 31) - 1
 
 
 class PagePool:
     """Pages of one pool group. Columns are indexed by page id; ``owner`` indexes the tree's owners."""
 
-    def __init__(self, storage: PoolGroup, clock: StampClock) -> None:
+    def __init__(self, storage: PoolGroup) -> None:
         count = storage.spec.num_slots
-        capacity = count + max(count // 8, 64)
+        capacity = count + max(count // 32, 64)
         self.storage = storage
         self.num_slots = count
         self.slot = np.full(capacity, -1, np.int32)
@@ -44,7 +33,8 @@ class PagePool:
         self.refs = np.zeros(capacity, np.int32)
         self.owner = np.full(capacity, -1, np.int32)
         self.ordinal = np.full(capacity, -1, np.int32)
-        self.stamp = np.zeros(capacity, np.int64)
+        self.stamp = np.zeros(capacity, np.int32)
+        """When it was last released; int32 in all that remembers it, for there is one of these per page."""
         self.retention = np.zeros(capacity, np.int8)
         self._mark = np.zeros(capacity, np.int32)
         self.ids = FreeStack(capacity)
@@ -53,7 +43,7 @@ class PagePool:
         self.policy = RetentionLru(self._valid)
         self.peak_in_use = 0
         self.num_dropped = 0
-        self._clock = clock
+        self._clock = 0
 
     @property
     def num_free(self) -> int:
@@ -113,11 +103,18 @@ class PagePool:
         if num_cached < len(idle):
             cached = idle[refs > 0]
             self._free(idle[refs == 0])
-        stamp = self._clock.tick()
-        self.stamp[cached] = stamp
+        if self._clock == _LAST_STAMP:
+            self._restart_clock()
+        self._clock += 1
+        self.stamp[cached] = self._clock
         self.retention[cached] = retention
         self.evictable += len(cached)
-        self.policy.push(cached, stamp, retention)
+        self.policy.push(cached, self._clock, retention)
+
+    def _restart_clock(self) -> None:
+        """Begin anew: what is queued stays in its order, whatever its stamps."""
+        self.policy.restamp(0)
+        self.stamp[:] = self._clock = 0
 
     def has_repeats(self, pages: PageIds) -> bool:
         """Whether a page comes twice."""
@@ -174,7 +171,7 @@ class PagePool:
         self.locks[pages] = 0
         self.ids.give(pages)
 
-    def _valid(self, pages: Int32Array, stamps: Int64Array) -> BoolArray:
+    def _valid(self, pages: Int32Array, stamps: Int32Array) -> BoolArray:
         valid: BoolArray = (self.stamp[pages] == stamps) & (self.locks[pages] == 0)
         valid &= (self.refs[pages] > 0) & (self.slot[pages] >= 0)
         return valid
@@ -189,7 +186,7 @@ class PagePool:
 
     def _grow(self, count: int) -> None:
         old = len(self.slot)
-        new = old + max(count, old // 4)
+        new = old + max(count, old // 16)
         for name, empty in (
             ("slot", -1),
             ("locks", 0),
