@@ -134,19 +134,19 @@ class LeafCloser:
         self, group: GroupRows, owned: OwnedPages, first: Int64Array, stop: Int64Array, owners: Int32Array
     ) -> Runs:
         """Cache the pages of blocks ``[first, stop)`` of each row."""
-        pages, places, blocks = owned
-        is_kept = (blocks >= first[places]) & (blocks < stop[places])
-        num_kept = np.count_nonzero(is_kept)
-        if num_kept < len(pages):
-            pages, places, blocks = pages[is_kept], places[is_kept], blocks[is_kept]
-        ends = np.cumsum(stop - first)
-        if num_kept != ends[-1]:
+        table, blocks = owned
+        is_kept = (blocks >= first.astype(np.int32)[:, None]) & (blocks < stop.astype(np.int32)[:, None])
+        pages = table[is_kept]
+        counts = stop - first
+        ends: Int64Array = counts.cumsum()
+        if pages.min(initial=0) < 0 or len(pages) != ends[-1]:
             raise InternalError("a sequence at rest lacks pages of its own window")
-        pool, of_page = group.pool, owners[places]
+        of_page = np.repeat(owners, counts)
+        ordinals = np.broadcast_to(blocks, table.shape)[is_kept]
+        pool, keep_many = group.pool, self._tree.owners.keep_many
         if np.count_nonzero(pool.locks[pages] != 1) == 0 or not pool.has_repeats(pages):
-            self._tree.owners.keep_many(pool, pages, of_page, blocks)
+            keep_many(pool, pages, of_page, ordinals)
         else:  # forks that end together
-            for place in range(len(first)):
-                mine = places == place
-                self._tree.owners.keep_many(pool, pages[mine], of_page[mine], blocks[mine])
+            for begin, end in zip((ends - counts).tolist(), ends.tolist(), strict=True):
+                keep_many(pool, pages[begin:end], of_page[begin:end], ordinals[begin:end])
         return Runs(first, ends, pages.astype(np.int32))

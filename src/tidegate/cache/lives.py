@@ -149,20 +149,22 @@ class Lives:
 
     def _unlock(self, rows: Int64Array, owned: list[OwnedPages]) -> None:
         """Take the rows' locks from all their pages; each row's last blocks are to be evicted first."""
-        of_pool: dict[PagePool, list[OwnedPages]] = {}
-        for group, mine in zip(self._rows, owned, strict=True):
-            group.owned -= len(mine.pages)
-            of_pool.setdefault(group.pool, []).append(mine)
         retention = self._sequences.retention[rows]
         has_retention = np.count_nonzero(retention) > 0
+        of_pool: dict[PagePool, list[tuple[Int64Array, Int64Array]]] = {}
+        for group, mine in zip(self._rows, owned, strict=True):
+            pages = mine.pages()
+            group.owned -= len(pages)
+            values = mine.spread(retention) if has_retention else retention
+            of_pool.setdefault(group.pool, []).append((pages, values))
         for pool, parts in of_pool.items():
-            pages = np.concatenate([part.pages for part in parts])
+            pages = np.concatenate([part[0] for part in parts])
             if not has_retention:
                 pool.unlock_many(pages)
                 continue
-            of_page = retention[np.concatenate([part.places for part in parts])]
-            for value in np.unique(of_page).tolist():
-                pool.unlock_many(pages[of_page == value], value)
+            values = np.concatenate([part[1] for part in parts])
+            for value in np.unique(values).tolist():
+                pool.unlock_many(pages[values == value], value)
 
     def fork(self, row: int, count: int) -> list[int]:
         """Return new rows that share every page of ``row``; its state pages are copied. All, or ``OutOfPages``."""

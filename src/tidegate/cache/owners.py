@@ -74,7 +74,7 @@ class PageOwners:
         ordinals = np.arange(first, first + len(pages), dtype=np.int32)
         self.keep_many(rows.pool, pages, np.full(len(pages), owner.index, np.int32), ordinals)
 
-    def keep_many(self, pool: PagePool, pages: PageIds, owners: Int32Array, ordinals: PageIds) -> None:
+    def keep_many(self, pool: PagePool, pages: PageIds, owners: Int32Array, ordinals: Int32Array) -> None:
         """Cache distinct pages, each for one more owner."""
         refs = pool.refs[pages]
         taken = refs.nonzero()[0]

@@ -122,7 +122,7 @@ class PagePool:
         self._mark[pages] = place
         return bool(np.count_nonzero(self._mark[pages] != place))
 
-    def cache(self, pages: PageIds, refs: Int32Array, owners: Int32Array, ordinals: PageIds) -> None:
+    def cache(self, pages: PageIds, refs: Int32Array, owners: Int32Array, ordinals: Int32Array) -> None:
         """Let owners keep these distinct, locked pages, ``refs`` of them each."""
         self.refs[pages] = refs
         self.owner[pages] = owners

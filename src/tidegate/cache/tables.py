@@ -18,12 +18,20 @@ from tidegate.cache.ranges import Range, ceil_div
 
 
 class OwnedPages(NamedTuple):
-    """Pages of several rows, row by row from the last block to the first; int64, to be used as indices."""
+    """Pages of several rows, the last blocks first: int64 ``[n, width]``, -1 where there is none."""
 
-    pages: Int64Array
-    places: Int64Array
-    """Which of the rows each is of."""
-    blocks: Int64Array
+    table: Int64Array
+    blocks: Int32Array
+    """Ordinals of the columns."""
+
+    def spread(self, values: Int64Array) -> Int64Array:
+        """Return each row's value for each of its pages, row by row."""
+        return np.repeat(values, np.count_nonzero(self.table >= 0, axis=1))
+
+    def pages(self) -> Int64Array:
+        """Return the pages row by row."""
+        pages: Int64Array = self.table[self.table >= 0]
+        return pages
 
 
 class GroupRows:
@@ -55,13 +63,8 @@ class GroupRows:
     def owned_pages(self, rows: Int64Array, num_tokens: int) -> OwnedPages:
         """Return the pages that rows own of their first ``num_tokens`` tokens."""
         width = max(1, ceil_div(num_tokens, self.block_tokens))
-        table = self.pages[rows, width - 1 :: -1].reshape(-1)
-        found = (table >= 0).nonzero()[0]
-        places = found // width
-        blocks = places * width
-        blocks += width - 1
-        blocks -= found
-        return OwnedPages(table[found].astype(np.int64), places, blocks)
+        blocks = np.arange(width - 1, -1, -1, dtype=np.int32)
+        return OwnedPages(self.pages[rows, :width][:, ::-1].astype(np.int64), blocks)
 
     def blank(self, rows: Int64Array, num_tokens: int) -> None:
         """Forget the pages that rows own of their first ``num_tokens`` tokens."""
