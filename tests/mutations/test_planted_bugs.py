@@ -29,7 +29,6 @@ settled cursor runs ahead    no slack is kept for rejected drafts               
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -188,7 +187,7 @@ def snapshot_too_late(patch: pytest.MonkeyPatch) -> None:
     def wrong(self):  # type: ignore[no-untyped-def]  # stands in for a typed one
         pages = dispatch(self)
         late.append(pages.snapshots)
-        return dataclasses.replace(pages, snapshots=late[-2] if len(late) > 1 else ())
+        return pages._replace(snapshots=late[-2] if len(late) > 1 else ())
 
     patch.setattr(Reservation, "dispatch", wrong)
 

@@ -5,6 +5,7 @@ Here, below everything, because engines declare it, the cache plans with it, and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -127,7 +128,6 @@ class KVLayout:
     locations: tuple[BufferLocation, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class GroupTables:
     """One layer group's page table for a step.
 
@@ -139,7 +139,20 @@ class GroupTables:
     sub-page indices of the pool, indexed by ``location.index`` and by the sequence's place in the step (not its row).
 
     -1 (``BAD_PAGE``) is a block without a page: it must be masked, never read.
+
+    Per-layer tables may be given as a function: they grow with layers times context, and who only counts pages (a
+    simulator, a step that is taken back) needs none. They are made when first asked for, before the step settles.
     """
 
-    slots: Int32Array
-    layer_tables: Int32Array | None = None
+    __slots__ = ("_layer_tables", "slots")
+
+    def __init__(self, slots: Int32Array, layer_tables: Int32Array | Callable[[], Int32Array] | None = None) -> None:
+        self.slots = slots
+        self._layer_tables = layer_tables
+
+    @property
+    def layer_tables(self) -> Int32Array | None:
+        """Absolute sub-pages int32 ``[num_buffers, num_sequences, width]``, None in shared mode."""
+        if callable(self._layer_tables):
+            self._layer_tables = self._layer_tables()
+        return self._layer_tables

@@ -36,18 +36,14 @@ class Settler:
         event = sequences.event[rows]
         due = (histories >= event).nonzero()[0]
         if len(due) and np.count_nonzero(event) < len(event):
-            due = self._settle_singly(rows, histories, event)
-            rows, histories = rows[event > 0], histories[event > 0]
+            # The rows that always need a closer look first: event 0.
+            for place in (event == 0).nonzero()[0].tolist():
+                self._settle_one(int(rows[place]), int(histories[place]))
+            plain = event.nonzero()[0]
+            rows, histories = rows[plain], histories[plain]
+            due = (histories >= event[plain]).nonzero()[0]
         if len(rows):
             self._settle_plain(rows, histories, due)
-
-    def _settle_singly(self, rows: Int64Array, histories: Int64Array, event: Int64Array) -> Int64Array:
-        """Settle the rows that always need a closer look; return which of the others have an event."""
-        slow = event == 0
-        for row, history in zip(rows[slow].tolist(), histories[slow].tolist(), strict=True):
-            self._settle_one(row, history)
-        due: Int64Array = (histories[~slow] >= event[~slow]).nonzero()[0]
-        return due
 
     # ---- many rows whose step ended as planned
 
@@ -153,14 +149,13 @@ class Settler:
     def _settle_one(self, row: int, history: int) -> None:
         sequences = self.sequences
         old = sequences.cursors(row)
-        in_prefill = old.history < sequences.prompt_len[row] and history <= sequences.prompt_len[row]
         if history >= sequences.next_publish[row]:
             self.publisher.publish(row, history)
-        if in_prefill and history > old.history:
+        if old.history < history <= sequences.prompt_len[row]:
             self.publisher.checkpoint_chunk(row, history)
         self._drop_snapshots(row, old.steps[0].end)
-        planned = sequences.mode[row] == Mode.PLANNED and len(old.steps) > 1
-        self.move_to(Move(row, Cursors(history, self.rules.settled_at(row, history), old.steps[1:])))
+        planned = len(old.steps) > 1 and sequences.mode[row] == Mode.PLANNED
+        self.move_to(Move(row, Cursors(history, self.rules.settled_at(row, history), old.steps[1:]), old))
         sequences.mode[row] = Mode.PLANNED if planned else Mode.READY
         self.refresh(row)
 
@@ -191,13 +186,17 @@ class Settler:
     def refresh(self, row: int) -> None:
         """Recompute the limits derived from a row's cursors, mode and publishing."""
         sequences = self.sequences
-        capacity, settled, history = (int(c[row]) for c in (sequences.capacity, sequences.settled, sequences.history))
-        in_prefill = history < sequences.prompt_len[row]
-        watched = sequences.mode[row] != Mode.READY or (self._has_state and capacity < sequences.prompt_len[row])
+        capacity, prompt_len = int(sequences.capacity[row]), int(sequences.prompt_len[row])
+        watched = sequences.mode[row] != Mode.READY or (self._has_state and capacity < prompt_len)
         if watched or self._mover.shared_blocks(row, capacity):
             sequences.border[row] = NOT_READY
         else:
-            sequences.border[row] = sequences.border_of(sequences.capacity[row])
+            sequences.border[row] = sequences.border_after(capacity)
+        held = sequences.num_open[row] and np.count_nonzero(sequences.begins[row] >= 0)
+        if sequences.history[row] < prompt_len or held or any(group.num_scratch[row] for group in self._windowed):
+            sequences.event[row] = 0
+            return
+        settled = int(sequences.settled[row])
         sequences.next_stale[row] = min(
             (
                 (stale(settled, group.group.rule)[1] + 1) * group.block_tokens + (group.group.window or 1) - 1
@@ -205,8 +204,4 @@ class Settler:
             ),
             default=NEVER,
         )
-        held = bool((sequences.begins[row] >= 0).any())
-        if in_prefill or held or any(group.num_scratch[row] for group in self._windowed):
-            sequences.event[row] = 0
-        else:
-            sequences.event[row] = min(int(sequences.next_publish[row]), int(sequences.next_stale[row]) + self._rewind)
+        sequences.event[row] = min(int(sequences.next_publish[row]), int(sequences.next_stale[row]) + self._rewind)

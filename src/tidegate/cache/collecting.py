@@ -38,4 +38,5 @@ def collect_statistics(core: CacheCore) -> Statistics:
         suspended=counters.suspended,
         resumed=counters.resumed,
         scopes={key: ScopeStatistics(*tally) for key, tally in counters.scopes.items()},
+        other_scopes=ScopeStatistics(*counters.other_scopes),
     )

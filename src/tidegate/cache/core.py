@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,13 +22,14 @@ from tidegate.cache.prefix import NO_MATCH, Matcher
 from tidegate.cache.pruning import TreePruner
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.radix_tree import RadixTree
+from tidegate.cache.ranges import Range, scratch
 from tidegate.cache.rewinding import Rewinder
 from tidegate.cache.sequences import SequenceTable
 from tidegate.cache.sizing import match_unit, split_quota
 from tidegate.cache.statistics import Counters
 from tidegate.cache.step_pages import PageCopies
 from tidegate.cache.tables import GroupRows
-from tidegate.cache.views import per_layer, scratch_spans
+from tidegate.cache.views import per_layer
 from tidegate.storage import PoolGroup, PoolGroupSpec
 
 if TYPE_CHECKING:
@@ -156,17 +158,30 @@ class CacheCore:
         """Return the page tables of a step."""
         if not any(rows_of.live_scratch for rows_of in self.rows):
             return self._shared_tables
-        allowed = self.sequences.scratch_ok[rows, np.maximum(self.sequences.num_open[rows] - 1, 0)]
         tables = []
         for group, (rows_of, buffers) in enumerate(zip(self.rows, self.grouping.buffers, strict=True)):
-            spans = scratch_spans(rows_of, (rows, starts, ends), allowed)
+            spans = self._scratch_spans(rows_of, (rows, starts, ends))
             if not spans:
                 tables.append(self._shared_tables[group])
                 continue
             counted = self.counters.scratch_blocks
             counted[group] = counted.get(group, 0) + sum(end - begin for _, (begin, end) in spans)
-            tables.append(GroupTables(rows_of.slots, per_layer(rows_of, buffers, (rows, ends), spans)))
+            tables.append(GroupTables(rows_of.slots, partial(per_layer, rows_of, buffers, (rows, ends), spans)))
         return tuple(tables)
+
+    def _scratch_spans(
+        self, rows_of: GroupRows, step: tuple[Int64Array, Int64Array, Int64Array]
+    ) -> list[tuple[int, Range]]:
+        """Return ``(i, blocks)`` of each sequence of a step ``(rows, starts, ends)`` that has scratch in this group."""
+        rows, starts, ends = step
+        spans: list[tuple[int, Range]] = []
+        if rows_of.live_scratch:
+            for i in rows_of.num_scratch[rows].nonzero()[0].tolist():
+                row = rows[i]
+                span = scratch(int(starts[i]), int(ends[i]), rows_of.group.rule)
+                if span[1] > span[0] and self.sequences.scratch_ok[row, max(self.sequences.num_open[row] - 1, 0)]:
+                    spans.append((i, span))
+        return spans
 
     def copy_pages(self, copies: Sequence[PageCopies]) -> None:
         """Do a step's page copies; nothing to do without memory."""

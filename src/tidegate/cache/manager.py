@@ -29,6 +29,7 @@ from tidegate.cache.sequence_cache import Sequence
 from tidegate.cache.sequences import Mode
 from tidegate.cache.statistics import Statistics
 from tidegate.cache.step_pages import PageCopies
+from tidegate.cache.views import CsrTables, csr
 
 _DEFAULT_SCOPE = ReuseScope()
 
@@ -137,6 +138,16 @@ class KVCacheManager:
         self._core.touch()
         for i, (row, history) in enumerate(zip(rows.tolist(), histories.tolist(), strict=True)):
             self._core.rewinder.rewind(row, history, None if known is None else known[i])
+
+    def csr(self, rows: Int64Array, group_id: int) -> CsrTables:
+        """Return ragged page tables of these sequences up to their capacities, for kernels that want CSR.
+
+        Raises ``StateError`` for a sequence that owns blocks in several runs (sinks and window, or live scratch).
+        """
+        rows = self._core.sequences.door.rows(rows)
+        if not 0 <= position(group_id, "group_id") < len(self.groups):
+            raise ConfigError(f"group_id={group_id} must lie in [0, {len(self.groups) - 1}]", field="group_id")
+        return csr(self._core.rows[group_id], rows, self._core.sequences.capacity[rows])
 
     # ---- leaving
 

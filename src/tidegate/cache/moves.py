@@ -22,11 +22,12 @@ class Move:
     """``row`` goes to ``cursors``. ``acquire``/``release`` are runs of blocks, ``copies`` blocks to replace by a
     private copy, ``scratch`` changes in scratch slots, ``snapshots`` the state groups that copy their page after it.
 
-    ``row`` is -1 until a candidate gets one; its match gives the pages it starts with.
+    ``row`` is -1 until a candidate gets one; its match gives the pages it starts with. ``old`` is where the row stands.
     """
 
     row: int
     cursors: Cursors
+    old: Cursors | None = None
     acquire: list[GroupRun] = field(default_factory=list)
     release: list[GroupRun] = field(default_factory=list)
     copies: list[tuple[int, int]] = field(default_factory=list)
@@ -71,14 +72,15 @@ class Mover:
     def extend(self, row: int, capacity: int) -> Move:
         """Append an open step that ends at ``capacity``."""
         old = self._sequences.cursors(row)
-        return self.complete(Move(row, old._replace(steps=[*old.steps, OpenStep(old.capacity, capacity)])))
+        steps = [*old.steps, OpenStep(old.capacity, capacity)]
+        return self.complete(Move(row, Cursors(old.history, old.settled, steps), old))
 
     def retarget(self, row: int, capacity: int) -> Move:
         """Move the end of the planned step to ``capacity``; at its start it ceases to be."""
         old = self._sequences.cursors(row)
         planned = old.steps[-1]._replace(end=capacity)
         steps = [*old.steps[:-1], planned] if capacity > planned.begin else old.steps[:-1]
-        return self.complete(Move(row, old._replace(steps=steps)))
+        return self.complete(Move(row, Cursors(old.history, old.settled, steps), old))
 
     def complete(self, move: Move) -> Move:
         """Fill in what ``move`` takes and gives, from the row's cursors to the ones it states."""
@@ -90,7 +92,7 @@ class Mover:
 
     def diff(self, move: Move) -> None:
         """Fill in the blocks and scratch slots by which the new cursors differ from the row's."""
-        old, new = self._sequences.cursors(move.row), move.cursors
+        old, new = move.old or self._sequences.cursors(move.row), move.cursors
         for group, rows in enumerate(self._rows):
             rule = rows.group.rule
             if rule.window is None:

@@ -60,10 +60,10 @@ class ScopeTree:
 
     __slots__ = ("root", "scope", "version")
 
-    def __init__(self, scope: ReuseScope) -> None:
+    def __init__(self, scope: ReuseScope, version: int) -> None:
         self.scope = scope
         self.root = Node(self, None, 0, -1)
-        self.version = 0
+        self.version = version
 
 
 class Node:

@@ -255,12 +255,12 @@ class Quote:
         """Refuse misuse with the first row that is wrong."""
         sequences = self._state.sequences
         for row, end in zip(rows.tolist(), capacities.tolist(), strict=True):
-            mode, floor = Mode(int(sequences.mode[row])), int(sequences.capacity[row])
-            if mode is Mode.FREE:
+            mode, floor = int(sequences.mode[row]), int(sequences.capacity[row])
+            if mode == Mode.FREE:
                 raise Closed(f"row {row} is not an active sequence")
-            if mode is Mode.FULL:
+            if mode == Mode.FULL:
                 raise StateError(f"row {row} has {sequences.max_open} open steps already: settle one first")
-            if mode is Mode.PLANNED:
+            if mode == Mode.PLANNED:
                 floor = sequences.steps(row)[-1].begin
             if end < floor:
                 raise StateError(f"capacity={end} of row {row} is below its last cursor {floor}")

@@ -13,6 +13,8 @@ from tidegate.cache.sequences import SequenceTable
 from tidegate.cache.tables import GroupRows
 from tidegate.cache.tree_reader import TreeReader
 
+_FEW_TREES = 64
+
 
 class RadixTree:
     """All scopes' trees. ``full`` and ``special`` (windowed, state) are the groups by what keeps their pages."""
@@ -28,6 +30,8 @@ class RadixTree:
         self.num_nodes = 0
         self._sequences = sequences
         self._trees: dict[ReuseScope, ScopeTree] = {}
+        self._sweep_at = _FEW_TREES
+        self._first_version = 0
 
     def find(self, scope: ReuseScope) -> ScopeTree | None:
         """Return the scope's tree, if it has one."""
@@ -37,8 +41,20 @@ class RadixTree:
         """Return the scope's tree, made if need be."""
         found = self._trees.get(scope)
         if found is None:
-            found = self._trees[scope] = ScopeTree(scope)
+            if len(self._trees) >= self._sweep_at:
+                self._sweep()
+            found = self._trees[scope] = ScopeTree(scope, self._first_version)
         return found
+
+    def _sweep(self) -> None:
+        """Forget the scopes of which nothing is cached and no sequence runs: salts may be as many as requests."""
+        used = {node.tree for node in self._sequences.attach if node is not None}
+        for tree in self.trees():
+            if not tree.root.children and tree not in used:
+                del self._trees[tree.scope]
+                # Candidates remember versions: a tree that is made again must not repeat an old one's.
+                self._first_version = max(self._first_version, tree.version + 1)
+        self._sweep_at = max(_FEW_TREES, 2 * len(self._trees))
 
     def trees(self) -> list[ScopeTree]:
         """Return every scope's tree."""

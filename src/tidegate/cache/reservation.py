@@ -130,18 +130,15 @@ class Reservation:
 
 def _order(steps: list[Growth | Move]) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Rows, starts and ends of a step, in the order of the quote's calls."""
-    if len(steps) == 1 and isinstance(steps[0], Growth):
-        return steps[0].rows, steps[0].starts, steps[0].capacities
-    rows, starts, ends = [_EMPTY], [_EMPTY], [_EMPTY]
-    for step in steps:
-        if isinstance(step, Growth):
-            rows.append(step.rows)
-            starts.append(step.starts)
-            ends.append(step.capacities)
-        else:
-            rows.append(np.array([step.row]))
-            starts.append(np.array([step.start]))
-            ends.append(np.array([step.end]))
+    parts = [
+        (step.rows, step.starts, step.capacities)
+        if isinstance(step, Growth)
+        else (np.array([step.row]), np.array([step.start]), np.array([step.end]))
+        for step in steps
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    rows, starts, ends = zip(*parts, strict=True) if parts else ([_EMPTY], [_EMPTY], [_EMPTY])
     return np.concatenate(rows), np.concatenate(starts), np.concatenate(ends)
 
 

@@ -5,14 +5,13 @@ Sole writer of histories, capacities and open steps is the reservation and ``adv
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from tidegate.base import Int32Array, Int64Array, StateError
 from tidegate.cache.door import RowDoor
-from tidegate.cache.ranges import OpenStep
+from tidegate.cache.ranges import OpenStep, ceil_div
 
 if TYPE_CHECKING:
     from tidegate.cache.nodes import Node
@@ -37,15 +36,15 @@ class Cursors(NamedTuple):
         return self.steps[-1].end if self.steps else self.history
 
 
-class Mode(IntEnum):
-    """What may happen to a row next."""
+class Mode:
+    """What may happen to a row next. Plain numbers: a look-up in an ``IntEnum`` costs as much as an array operation."""
 
-    FREE = 0
-    READY = 1
+    FREE: Final = 0
+    READY: Final = 1
     """The next quote appends an open step."""
-    PLANNED = 2
+    PLANNED: Final = 2
     """Its last open step was reserved and kept without being dispatched: the next quote retargets it."""
-    FULL = 3
+    FULL: Final = 3
     """As many open steps as allowed."""
 
 
@@ -97,7 +96,9 @@ class SequenceTable:
     def steps(self, row: int) -> list[OpenStep]:
         """Return a row's open steps, oldest first."""
         count = int(self.num_open[row])
-        steps = []
+        steps: list[OpenStep] = []
+        if not count:
+            return steps
         begin = int(self.history[row])
         for held, end, flag in zip(
             self.begins[row, :count].tolist(),
@@ -123,14 +124,19 @@ class SequenceTable:
             self.begins[row, i] = -1 if step.begin == previous else step.begin
             self.ends[i, row] = previous = step.end
             self.scratch_ok[row, i] = step.scratch
-        self.begins[row, count:] = self.ends[count:, row] = -1
-        self.scratch_ok[row, count:] = True
+        if count < self.max_open:
+            self.begins[row, count:] = self.ends[count:, row] = -1
+            self.scratch_ok[row, count:] = True
         self.capacity[row] = cursors.capacity
 
     def border_of(self, capacity: Int64Array) -> Int64Array:
         """Return the border of ready rows that own all their blocks up to ``capacity``."""
         block = self._smallest_block
         return np.minimum((capacity + (block - 1)) // block * block, self.max_seq_len)
+
+    def border_after(self, capacity: int) -> int:
+        """``border_of`` one row."""
+        return min(ceil_div(capacity, self._smallest_block) * self._smallest_block, self.max_seq_len)
 
     def active_rows(self) -> Int64Array:
         """Return the rows in use, ascending."""
@@ -157,6 +163,8 @@ class SequenceTable:
 
     def append_tokens(self, rows: Int64Array, tokens: Int32Array) -> None:
         """Append known tokens, int32 ``[n]`` or ``[n, m]`` where trailing -1 marks none."""
+        if tokens.ndim == 1 and np.count_nonzero(tokens >= 0) == 0:
+            return
         known = self.known[rows]
         places = rows * self.stride
         if tokens.ndim == 1 and np.count_nonzero(tokens < 0) == 0 and np.count_nonzero(known >= self.stride) == 0:

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from tidegate.cache.candidate import Candidate
 
+MOST_SCOPES = 1024
+"""Scopes that are counted one by one."""
+
 
 @dataclass(frozen=True, slots=True)
 class PoolStatistics:
@@ -39,7 +42,11 @@ class ScopeStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Everything counted. Token counts are per admitted request, not per retry; resumes are counted apart."""
+    """Everything counted. Token counts are per admitted request, not per retry; resumes are counted apart.
+
+    ``scopes`` holds the ``MOST_SCOPES`` that were used last, ``other_scopes`` the sum of the others: salts may be as
+    many as requests.
+    """
 
     pools: tuple[PoolStatistics, ...]
     groups: tuple[GroupStatistics, ...]
@@ -54,6 +61,7 @@ class Statistics:
     suspended: int
     resumed: int
     scopes: dict[tuple[object, ...], ScopeStatistics]
+    other_scopes: ScopeStatistics
 
     @property
     def hit_rate(self) -> float:
@@ -75,7 +83,8 @@ class Counters:
     suspended: int = 0
     resumed: int = 0
     scratch_blocks: dict[int, int] = field(default_factory=dict)
-    scopes: dict[tuple[object, ...], list[int]] = field(default_factory=dict)
+    scopes: dict[tuple[object, ...], tuple[int, int]] = field(default_factory=dict)
+    other_scopes: tuple[int, int] = (0, 0)
 
     def count_admission(self, candidate: Candidate, unit: int) -> None:
         """Count one admitted request, or one resumed sequence, once."""
@@ -90,7 +99,14 @@ class Counters:
         self.partial_hit_tokens += match.reused % unit
         self.lost_to_granularity_tokens += match.raw - match.reused
         self.requests_without_match += match.raw == 0
-        scope = candidate.scope
-        tally = self.scopes.setdefault((scope.lora_id, scope.lora_version, scope.salt), [0, 0])
-        tally[0] += candidate.num_tokens
-        tally[1] += match.reused
+        self._count_scope(candidate, match.reused)
+
+    def _count_scope(self, candidate: Candidate, reused: int) -> None:
+        scope, scopes = candidate.scope, self.scopes
+        key = scope.lora_id, scope.lora_version, scope.salt
+        # Put back last: the first is then the one not used for longest.
+        queries, hits = scopes.pop(key, (0, 0))
+        scopes[key] = queries + candidate.num_tokens, hits + reused
+        if len(scopes) > MOST_SCOPES:
+            oldest = scopes.pop(next(iter(scopes)))
+            self.other_scopes = self.other_scopes[0] + oldest[0], self.other_scopes[1] + oldest[1]

@@ -138,7 +138,7 @@ class StepChanges:
         if move.row < 0:
             undo = _Undo(move, _NOWHERE, Mode.FREE)
         else:
-            undo = _Undo(move, sequences.cursors(move.row), int(sequences.mode[move.row]))
+            undo = _Undo(move, move.old or sequences.cursors(move.row), int(sequences.mode[move.row]))
         pending = self._host.pending_snapshots.get(move.row)
         if undo.mode == Mode.PLANNED and pending and pending[-1][0] == undo.cursors.capacity:
             undo.dropped_snapshot = pending.pop()

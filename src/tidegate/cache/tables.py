@@ -56,8 +56,11 @@ class GroupRows:
 
     def places(self, rows: Int64Array, first: Int64Array, counts: Int64Array) -> Int64Array:
         """Return the flat positions of ``counts[i]`` blocks from ``first[i]`` on in each row, one after the other."""
+        begins = rows * self.stride + first
+        if len(rows) == 1:
+            return np.arange(begins[0], begins[0] + counts[0])
         offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        index: Int64Array = np.repeat(rows * self.stride + first, counts) + offsets
+        index: Int64Array = np.repeat(begins, counts) + offsets
         return index
 
     def owned_pages(self, rows: Int64Array, num_tokens: int) -> OwnedPages:

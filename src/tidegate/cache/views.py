@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.base import BAD_PAGE, BoolArray, Int32Array, Int64Array, StateError
+from tidegate.base import BAD_PAGE, Int32Array, Int64Array, StateError
 from tidegate.cache.groups import BufferTable
-from tidegate.cache.ranges import Range, ceil_div, scratch
+from tidegate.cache.ranges import Range, ceil_div
 from tidegate.cache.tables import GroupRows
 
 
@@ -25,20 +25,6 @@ class CsrTables:
     indices: Int32Array
     last_page_len: Int32Array
     first_block: Int32Array
-
-
-def scratch_spans(
-    rows_of: GroupRows, step: tuple[Int64Array, Int64Array, Int64Array], allowed: BoolArray
-) -> list[tuple[int, Range]]:
-    """Return ``(i, blocks)`` of each sequence of a step ``(rows, starts, ends)`` that uses scratch in this group."""
-    step_rows, starts, ends = step
-    spans: list[tuple[int, Range]] = []
-    if rows_of.live_scratch:
-        for i in np.flatnonzero((rows_of.num_scratch[step_rows] > 0) & allowed).tolist():
-            span = scratch(int(starts[i]), int(ends[i]), rows_of.group.rule)
-            if span[1] > span[0]:
-                spans.append((i, span))
-    return spans
 
 
 def per_layer(

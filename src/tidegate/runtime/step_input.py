@@ -16,9 +16,7 @@ def engine_step(step: Step, pages: StepPages, sequences: RunningSequences) -> St
     places = np.flatnonzero(step.is_computed)
     if not len(places):
         return None
-    groups = pages.groups
-    if not step.is_whole:
-        groups = tuple(_columns(tables, places) for tables in groups)
+    groups = tuple(_made(tables, None if step.is_whole else places) for tables in pages.groups)
     rows, starts = step.rows[places], step.starts[places]
     lengths = step.ends[places] - starts
     cu_seqlens = np.zeros(len(places) + 1, dtype=np.int32)
@@ -38,8 +36,9 @@ def engine_step(step: Step, pages: StepPages, sequences: RunningSequences) -> St
     )
 
 
-def _columns(tables: GroupTables, places: Int64Array) -> GroupTables:
-    """Keep the sequences that are computed: per-layer tables go by place in the step."""
-    if tables.layer_tables is None:
+def _made(tables: GroupTables, places: Int64Array | None) -> GroupTables:
+    """Make per-layer tables now, in the cache's thread; they go by place in the step, so only ``places`` stay."""
+    made = tables.layer_tables
+    if made is None or places is None:
         return tables
-    return GroupTables(tables.slots, np.ascontiguousarray(tables.layer_tables[:, places]))
+    return GroupTables(tables.slots, np.ascontiguousarray(made[:, places]))

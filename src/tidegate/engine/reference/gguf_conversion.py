@@ -29,7 +29,7 @@ _FORMAT = 1
 
 def convert_gguf(path: Path, dtype: str, cache: Path, *, sha256: str | None = None) -> Path:
     """Return the directory converted from ``path``, making it on first use. ``sha256`` is checked then."""
-    target = cache / "models" / _key(path, dtype)
+    target = cache / "models" / _key(path, dtype, sha256)
     if target.is_dir():
         return target
     _check_file(path, sha256)
@@ -47,10 +47,12 @@ def convert_gguf(path: Path, dtype: str, cache: Path, *, sha256: str | None = No
     return target
 
 
-def _key(path: Path, dtype: str) -> str:
-    """Name the conversion by the file's identity; hashing its content would cost every start a full read."""
+def _key(path: Path, dtype: str, sha256: str | None) -> str:
+    """Name the conversion by what the file must contain, the same wherever it is installed, or else by its identity:
+    hashing its content would cost every start a full read."""
     stat = path.stat()
-    identity = f"{_FORMAT}|{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{dtype}"
+    content = sha256 or f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
+    identity = f"{_FORMAT}|{content}|{dtype}"
     return f"{path.stem}-{dtype}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 

@@ -7,6 +7,7 @@ from typing import cast
 
 import torch
 from transformers import AutoModelForCausalLM, GgufConfig, PreTrainedModel
+from transformers.utils import logging
 
 from tidegate.base import ConfigError
 
@@ -17,6 +18,8 @@ def read_weights(directory: Path, dtype: str, gguf_file: str | None = None) -> P
     Raises ``ConfigError`` when the files are damaged or leave a weight unset. Pickled weights are never read.
     """
     path = directory if gguf_file is None else directory / gguf_file
+    shows_bar = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # a library has no business on its user's stderr
     try:
         loaded = AutoModelForCausalLM.from_pretrained(
             directory,
@@ -30,6 +33,9 @@ def read_weights(directory: Path, dtype: str, gguf_file: str | None = None) -> P
         )
     except Exception as error:  # a damaged file or an odd configuration breaks transformers in many ways
         raise ConfigError(f"model {path}: its weights cannot be read ({error}); give intact files") from error
+    finally:
+        if shows_bar:
+            logging.enable_progress_bar()
     model, report = cast("tuple[PreTrainedModel, dict[str, set[str]]]", loaded)
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
