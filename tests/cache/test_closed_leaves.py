@@ -9,7 +9,7 @@ import pytest
 
 import tidegate.cache.closing
 import tidegate.cache.pages
-from tidegate.base import LayerSpec
+from tidegate.base import LayerSpec, StateError
 from tidegate.cache import KVCacheConfig, KVCacheManager
 from tidegate.cache.closing import LeafCloser
 from tidegate.testing.layouts import full, stacked, window
@@ -45,11 +45,13 @@ class Life:
 
     def run(self, steps: int) -> list[object]:
         for _ in range(steps):
-            kind = self.choose.randrange(6)
+            kind = self.choose.randrange(7)
             if kind < 2:
                 self.admit(self.choose.randint(1, 4))
             elif kind < 5:
                 self.decode()
+            elif kind == 5 and self.rows:
+                self.rewind()
             else:
                 self.close()
             self.manager.audit()
@@ -63,7 +65,7 @@ class Life:
 
     def admit(self, count: int) -> None:
         quote = self.manager.quote()
-        admitted = []
+        admitted: list[list[int]] = []
         for prompt in [self.prompt() for _ in range(count)]:
             self.log.append(self.manager.probe(prompt).reused)
             if len(self.rows) + len(admitted) < 12 and quote.admit(self.manager.candidate(prompt), len(prompt)):
@@ -88,6 +90,14 @@ class Life:
             reservation.keep()
         tokens = [self.choose.randrange(3) for _ in rows]
         self.manager.advance(reservation.rows, reservation.ends, np.array(tokens, np.int32))
+
+    def rewind(self) -> None:
+        row = np.array([self.choose.choice(self.rows)], np.int64)
+        to = self.manager.history[row] - self.choose.randint(0, 12)
+        try:
+            self.manager.rewind(row, to, to + 1)
+        except StateError:
+            self.log.append("refused")
 
     def close(self) -> None:
         self.choose.shuffle(self.rows)
