@@ -10,7 +10,7 @@ from tidegate.base import Int32Array, Int64Array
 from tidegate.cache.nodes import TOKEN_BYTES, Checkpoint, ClosedLeaf, Node
 from tidegate.cache.owners import PageOwners
 
-_NOTHING = np.empty(0, np.int32)
+NO_TOKENS = np.empty(0, np.int32)
 
 
 class Runs(NamedTuple):
@@ -46,7 +46,7 @@ class Texts(NamedTuple):
 
     def forget(self, place: int) -> None:
         """Keep the tokens of one leaf no longer."""
-        self.given_tokens[place], self.other_tokens[place] = _NOTHING, b""
+        self.given_tokens[place], self.other_tokens[place] = NO_TOKENS, b""
 
 
 class ClosedRows:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tidegate.base import Int32Array, Int64Array, InternalError, Retention
 from tidegate.cache.candidate import Candidate
-from tidegate.cache.closed import ClosedRows, Runs, Texts
+from tidegate.cache.closed import NO_TOKENS, ClosedRows, Runs, Texts
 from tidegate.cache.nodes import Node, list_checkpoint
 from tidegate.cache.prefix import needed_block_arrays
 from tidegate.cache.radix_tree import RadixTree
@@ -93,12 +93,17 @@ class LeafCloser:
     def _texts(self, rows: Int64Array, start: Int64Array, history: Int64Array) -> Texts:
         sequences = self._sequences
         given = np.minimum(sequences.given[rows], history)
+        given[start * 2 > given] = 0  # a prompt that is mostly above the leaf is not kept for the little below
         begin = rows * sequences.stride
         spans = zip((begin + np.maximum(start, given)).tolist(), (begin + history).tolist(), strict=True)
         started, tokens = self._started, sequences.flat_tokens.data
         # One by one, for they fill what earlier ones of that size left; memory that is new costs more than copying.
         others = [tokens[i:j].tobytes() for i, j in spans]
-        return Texts([started[row].tokens for row in rows.tolist()], others, given, sequences.published[rows], history)
+        prompts = [
+            started[row].tokens if is_used else NO_TOKENS
+            for row, is_used in zip(rows.tolist(), given.tolist(), strict=True)
+        ]
+        return Texts(prompts, others, given, sequences.published[rows], history)
 
     def _keep_window(
         self,
