@@ -173,9 +173,9 @@ def roll_back_forgets_a_page(patch: pytest.MonkeyPatch) -> None:
 
 @planted
 def checkpoint_page_freed(patch: pytest.MonkeyPatch) -> None:
-    def wrong(pool, pages, owner, first):  # type: ignore[no-untyped-def]  # stands in for a typed one
-        pool.owner[pages] = owner
-        pool.ordinal[pages] = np.arange(first, first + len(pages))
+    def wrong(pool, pages, refs, owners, ordinals):  # type: ignore[no-untyped-def]  # stands in for a typed one
+        pool.owner[pages] = owners
+        pool.ordinal[pages] = ordinals
 
     patch.setattr(PagePool, "cache", wrong)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tidegate.base import Int64Array, InternalError
 from tidegate.cache.core import CacheCore
-from tidegate.cache.nodes import Checkpoint, Node
+from tidegate.cache.nodes import Checkpoint, ClosedLeaf, Node
 from tidegate.cache.ranges import live, scratch_need
 from tidegate.cache.sequences import Mode
 from tidegate.cache.tables import GroupRows
@@ -110,15 +110,16 @@ def _audit_tree(core: CacheCore, refs: Sequence[Int64Array]) -> None:
     for scope_tree in tree.trees():
         for node in subtree(scope_tree.root):
             nodes += 1
-            _audit_node(core, node)
+            inside = node.closed_rows.twin(node) if isinstance(node, ClosedLeaf) else node
+            _audit_node(core, node, inside)
             if node.row < 0:
                 for i, rows in enumerate(tree.full):
-                    pages = node.pages[i]
+                    pages = inside.pages[i]
                     refs[rows.group.pool_group][pages] += 1
                     for page in pages[rows.pool.owner[pages] != node.index].tolist():
-                        holders = tree.owners.holders(rows.pool, rows.group.pool_group, page)
+                        holders = tree.owners.holders(rows.pool, page)
                         _require(node in holders, "a cached page does not know its node")
-            for checkpoint in node.checkpoints or ():
+            for checkpoint in inside.checkpoints or ():
                 _require(checkpoint.alive and node in checkpoint.nodes, "a node lists a dead checkpoint")
                 checkpoints[id(checkpoint)] = checkpoint
     _require(nodes == tree.num_nodes, f"{nodes} nodes reachable, counted {tree.num_nodes}")
@@ -130,12 +131,13 @@ def _audit_tree(core: CacheCore, refs: Sequence[Int64Array]) -> None:
                     refs[rows.group.pool_group][part] += 1
 
 
-def _audit_node(core: CacheCore, node: Node) -> None:
+def _audit_node(core: CacheCore, node: Node, inside: Node) -> None:
+    """Check one node; ``inside`` is a plain one with its content."""
     tree = core.tree
     parent = node.parent
     _require(parent is not None and node.alive, "a reachable node is dead")
     assert parent is not None
-    key = tree.reader.content(node)[: tree.unit_bytes] or node.tail
+    key = (inside.data if node.row < 0 else tree.reader.content(node))[: tree.unit_bytes] or inside.tail
     _require((parent.children or {}).get(key) is node, "a node is not found by its first unit")
     _require(parent.keys == sorted(parent.children or {}), "children and their order disagree")
     _require(node.start == (0 if parent.parent is None else parent.end), "a node does not start where its parent ends")
@@ -144,8 +146,8 @@ def _audit_node(core: CacheCore, node: Node) -> None:
         _require(not node.children, "an open leaf has children")
         return
     for i, rows in enumerate(tree.full):
-        tokens = (len(node.data) + len(node.tail)) // 4
+        tokens = (len(inside.data) + len(inside.tail)) // 4
         blocks = -(-tokens // rows.group.block_tokens)
-        _require(len(node.pages[i]) == blocks, f"a node of {tokens} tokens has {len(node.pages[i])} pages")
+        _require(len(inside.pages[i]) == blocks, f"a node of {tokens} tokens has {len(inside.pages[i])} pages")
     if not tree.full and not node.children and node not in core.sequences.attach:
-        _require(bool(node.checkpoints), "a node that nothing needs is kept")
+        _require(bool(inside.checkpoints), "a node that nothing needs is kept")

@@ -35,6 +35,7 @@ class Candidate:
 
     def __init__(self, tokens: Int32Array, scope: ReuseScope, access: Access, retention: int) -> None:
         self.tokens = tokens
+        tokens.flags.writeable = False  # the prefix tree may read them later
         self.scope = scope
         self.access: Access = access
         self.retention = retention

@@ -1,110 +1,157 @@
-"""Ends many sequences at once: open leaves become plain nodes, with tails and checkpoints, in few array operations."""
+"""Ends many sequences at once: open leaves become closed ones, with tails and checkpoints, in few array operations."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from tidegate.base import Int32Array, Int64Array, InternalError, Retention
-from tidegate.cache.nodes import Checkpoint, Held, Node
-from tidegate.cache.owners import Owner
-from tidegate.cache.prefix import kept_blocks
+from tidegate.cache.candidate import Candidate
+from tidegate.cache.closed import NO_TOKENS, ClosedRows, Runs, Texts
+from tidegate.cache.nodes import Node, list_checkpoint
+from tidegate.cache.prefix import needed_block_arrays
 from tidegate.cache.radix_tree import RadixTree
 from tidegate.cache.sequences import NEVER, SequenceTable
-from tidegate.cache.tables import GroupRows
+from tidegate.cache.tables import GroupRows, OwnedPages
 
-Part = tuple[Owner, Int32Array, int]
-"""An owner, the pages it keeps from now on, and the ordinal of the first."""
+_FEW = 4
+"""So few take less memory as plain nodes than as arrays of a batch."""
 
 
 class LeafCloser:
     """Publishes the ends of sequences that have an open leaf; nothing below an open leaf can be equal to theirs."""
 
-    def __init__(self, tree: RadixTree, sequences: SequenceTable) -> None:
+    def __init__(self, tree: RadixTree, sequences: SequenceTable, started: dict[int, Candidate]) -> None:
         self._tree = tree
         self._sequences = sequences
+        self._started = started
         self._has_state = any(r.group.retention is Retention.STATE for r in tree.special)
 
-    def close(self, rows: Int64Array) -> Int64Array:
-        """Close the leaves of rows that have one and publish all they computed; return the rows left to do singly."""
-        sequences = self._sequences
-        if self._has_state:
-            return rows
-        done: list[tuple[Node, int, int]] = []
-        left: list[int] = []
-        histories = sequences.history[rows].tolist()
-        for row, history in zip(rows.tolist(), histories, strict=True):
-            leaf = sequences.leaf[row]
-            if leaf is None or sequences.next_publish[row] == NEVER or sequences.known[row] < history:
-                left.append(row)
-            else:
-                done.append((leaf, row, history))
-        if done:
-            self._fill_nodes(done)
-            self._keep_checkpoints(done)
-        return np.array(left, np.int64)
+    def close(self, rows: Int64Array) -> tuple[Int64Array, list[OwnedPages] | None]:
+        """Close the leaves of rows that have one and publish all they computed.
 
-    def _fill_nodes(self, done: Sequence[tuple[Node, int, int]]) -> None:
-        sequences, full = self._sequences, self._tree.full
-        kept: list[list[Part]] = [[] for _ in full]
-        for leaf, row, history in done:
-            start, stop = leaf.start, int(sequences.published[row])
-            tokens = sequences.tokens[row]
-            leaf.data, leaf.tail = tokens[start:stop].tobytes(), tokens[stop:history].tobytes()
-            leaf.pages = []
-            for rows_of, parts in zip(full, kept, strict=True):
-                block = rows_of.block_tokens
-                pages = rows_of.pages[row, start // block : -(-history // block)].copy()
-                leaf.pages.append(pages)
-                parts.append((leaf, pages, start // block))
-            leaf.row = -1
+        Returns the rows left to do singly and, if there are none, what pages the rows own in each group.
+        """
+        sequences = self._sequences
+        if self._has_state or not len(rows):
+            return rows, None
+        leaf = sequences.leaf
+        leaves = [leaf[row] for row in rows.tolist()]
+        is_done = (sequences.next_publish[rows] != NEVER) & (sequences.known[rows] >= sequences.history[rows])
+        if None not in leaves and is_done.all():
+            return rows[:0], self._close([one for one in leaves if one is not None], rows)
+        is_done &= np.array([one is not None for one in leaves])
+        done = rows[is_done]
+        if len(done):
+            self._close([one for row in done.tolist() if (one := leaf[row]) is not None], done)
+        return rows[~is_done], None
+
+    def _close(self, leaves: list[Node], rows: Int64Array) -> list[OwnedPages]:
+        sequences, tree = self._sequences, self._tree
+        history = sequences.history[rows]
+        start = np.array([leaf.start for leaf in leaves])
+        checkpoints = self._checkpoints(leaves, rows, history)
+        texts = self._texts(rows, start, history)
+        batch = ClosedRows(tree.owners, leaves, texts, checkpoints)
+        num_tokens = int(sequences.capacity[rows].max())
+        owned = [group.owned_pages(rows, num_tokens) for group in tree.rows]
+        owners = np.array([leaf.index for leaf in leaves], np.int32)
+        lowest = history
+        for group, pages in zip(tree.rows, owned, strict=True):
+            if group.group.retention is Retention.FULL:
+                block = group.block_tokens
+                batch.full.append(self._keep(group, pages, start // block, -(-history // block), owners))
+            else:
+                lowest = np.minimum(lowest, self._keep_window(batch, group, pages, rows, history, checkpoints))
+        batch.fold()
+        for scope_tree in {leaf.tree for leaf in leaves}:
+            scope_tree.version += 1
+        for row, leaf in zip(rows.tolist(), leaves, strict=True):
             sequences.leaf[row] = None
             sequences.attach[row] = leaf
-            leaf.tree.version += 1
-        for rows_of, parts in zip(full, kept, strict=True):
-            self._keep(rows_of, parts)
+        if len(leaves) <= _FEW:
+            batch.unfold_all()
+        for place in (lowest < start).nonzero()[0].tolist():
+            self._list_above(leaves[place], int(lowest[place]))
+        return owned
 
-    def _keep_checkpoints(self, done: Sequence[tuple[Node, int, int]]) -> None:
-        special = self._tree.special
-        if not special:
-            return
-        kept: list[list[Part]] = [[] for _ in special]
-        for leaf, row, history in done:
-            if leaf.checkpoints and leaf.checkpoints[-1].position == history:
-                continue
-            windows: list[Held] = []
-            sinks: list[Int32Array | None] = []
-            for rows_of in special:
-                held, head = kept_blocks(rows_of, row, history)
-                windows.append(held)
-                sinks.append(head)
-            checkpoint = Checkpoint(history, windows, sinks)
-            self._tree.enter_checkpoint(checkpoint, leaf)
-            for parts, (first, pages), head in zip(kept, windows, sinks, strict=True):
-                parts.append((checkpoint, pages, first))
-                if head is not None:
-                    parts.append((checkpoint, head, 0))
-        for rows_of, parts in zip(special, kept, strict=True):
-            self._keep(rows_of, parts)
+    def _checkpoints(self, leaves: list[Node], rows: Int64Array, history: Int64Array) -> Int64Array:
+        """Indices for the checkpoints at the leaves' ends, -1 where there is one or need be none."""
+        indices = np.full(len(leaves), -1)
+        if not self._tree.special:
+            return indices
+        is_lacking = np.ones(len(leaves), np.bool_)
+        for place in (self._sequences.last_checkpoint[rows] == history).nonzero()[0].tolist():
+            kept = leaves[place].checkpoints
+            is_lacking[place] = not kept or kept[-1].position != history[place]
+        if np.count_nonzero(is_lacking) == len(leaves):
+            indices[:] = self._tree.owners.reserve(leaves)
+        else:
+            lacking = is_lacking.nonzero()[0]
+            indices[lacking] = self._tree.owners.reserve([leaves[place] for place in lacking.tolist()])
+        return indices
 
-    def _keep(self, rows_of: GroupRows, parts: Sequence[Part]) -> None:
-        """Cache the parts' pages in one go; only those that have another owner are looked at singly."""
-        if not parts:
-            return
-        owners, pool = self._tree.owners, rows_of.pool
-        pages = np.concatenate([part[1] for part in parts])
-        lengths = np.array([len(part[1]) for part in parts])
-        if pages.min(initial=0) < 0:
+    def _texts(self, rows: Int64Array, start: Int64Array, history: Int64Array) -> Texts:
+        sequences = self._sequences
+        given = np.minimum(sequences.given[rows], history)
+        given[start * 2 > given] = 0  # a prompt that is mostly above the leaf is not kept for the little below
+        begin = rows * sequences.stride
+        spans = zip((begin + np.maximum(start, given)).tolist(), (begin + history).tolist(), strict=True)
+        started, tokens = self._started, sequences.flat_tokens.data
+        # One by one, for they fill what earlier ones of that size left; memory that is new costs more than copying.
+        others = [tokens[i:j].tobytes() for i, j in spans]
+        prompts = [
+            started[row].tokens if is_used else NO_TOKENS
+            for row, is_used in zip(rows.tolist(), given.tolist(), strict=True)
+        ]
+        return Texts(prompts, others, given, sequences.published[rows], history)
+
+    def _keep_window(
+        self,
+        batch: ClosedRows,
+        group: GroupRows,
+        owned: OwnedPages,
+        rows: Int64Array,
+        history: Int64Array,
+        checkpoints: Int64Array,
+    ) -> Int64Array:
+        """Keep one group's pages of the new checkpoints; return the lowest position that each one's window reaches."""
+        low, high, sinks = needed_block_arrays(group, history)
+        # One position more than a query there reads, for exact repeats, where the row still has its block.
+        first = np.maximum(sinks, np.maximum(0, history - (group.group.window or 1)) // group.block_tokens)
+        first = np.where((first < low) & (group.pages[rows, first] < 0), low, first)
+        is_new = checkpoints >= 0
+        if np.count_nonzero(is_new) < len(is_new):
+            first, high, sinks = np.where(is_new, (first, high, sinks), 0)
+        owners = checkpoints.astype(np.int32)
+        batch.windows.append(self._keep(group, owned, first, high, owners))
+        batch.sinks.append(self._keep(group, owned, sinks * 0, sinks, owners) if group.group.sink_blocks else None)
+        return np.where(high > first, first * group.block_tokens, history)
+
+    def _list_above(self, leaf: Node, lowest: int) -> None:
+        """List the checkpoint at a leaf's end in the nodes above that its windows reach into."""
+        checkpoint = (leaf.checkpoints or [])[-1]
+        above = leaf
+        while lowest < above.start and above.parent is not None and above.parent.parent is not None:
+            above = above.parent
+            list_checkpoint(above, checkpoint)
+
+    def _keep(
+        self, group: GroupRows, owned: OwnedPages, first: Int64Array, stop: Int64Array, owners: Int32Array
+    ) -> Runs:
+        """Cache the pages of blocks ``[first, stop)`` of each row."""
+        table, blocks = owned
+        is_kept = (blocks >= first.astype(np.int32)[:, None]) & (blocks < stop.astype(np.int32)[:, None])
+        pages = table[is_kept]
+        counts = stop - first
+        ends: Int64Array = counts.cumsum()
+        if pages.min(initial=0) < 0 or len(pages) != ends[-1]:
             raise InternalError("a sequence at rest lacks pages of its own window")
-        if pool.has_repeats(pages):
-            for owner, some, first in parts:
-                owners.keep(rows_of, some, owner, first)
-            return
-        part_of = np.repeat(np.arange(len(parts)), lengths)
-        for place in np.flatnonzero(pool.refs[pages]).tolist():
-            owners.share(pool, rows_of.pool_group, int(pages[place]), parts[part_of[place]][0])
-        firsts = np.array([part[2] for part in parts]) - (np.cumsum(lengths) - lengths)
-        pool.refs[pages] += 1
-        pool.owner[pages] = np.array([part[0].index for part in parts], np.int32)[part_of]
-        pool.ordinal[pages] = np.arange(len(pages)) + firsts[part_of]
+        of_page = np.repeat(owners, counts)
+        ordinals = np.broadcast_to(blocks, table.shape)[is_kept]
+        pool, keep_many = group.pool, self._tree.owners.keep_many
+        if np.count_nonzero(pool.locks[pages] != 1) == 0 or not pool.has_repeats(pages):
+            keep_many(pool, pages, of_page, ordinals)
+        else:  # forks that end together
+            for begin, end in zip((ends - counts).tolist(), ends.tolist(), strict=True):
+                keep_many(pool, pages[begin:end], of_page[begin:end], ordinals[begin:end])
+        return Runs(first, ends, pages.astype(np.int32))

@@ -17,7 +17,7 @@ from tidegate.cache.groups import Grouping, GroupingOptions, plan_groups
 from tidegate.cache.lender import Lender
 from tidegate.cache.lives import Lives
 from tidegate.cache.moves import Mover
-from tidegate.cache.pages import PagePool, StampClock
+from tidegate.cache.pages import PagePool
 from tidegate.cache.prefix import NO_MATCH, Matcher
 from tidegate.cache.pruning import TreePruner
 from tidegate.cache.publishing import Publisher
@@ -50,14 +50,13 @@ class CacheCore:
         _check_settings(config, self.grouping)
         slots = split_quota(config, self.grouping)
         _check_sub_pages(slots, self.grouping)
-        clock = StampClock()
         self.storage: list[PoolGroup] = []
         self.pools: list[PagePool] = []
         for pool_group in range(self.num_pool_groups):
             row_bytes = next(g.row_bytes for g in self.grouping.groups if g.pool_group == pool_group)
             group = PoolGroup(PoolGroupSpec(slots[pool_group], row_bytes), with_memory=with_memory)
             self.storage.append(group)
-            self.pools.append(PagePool(group, clock))
+            self.pools.append(PagePool(group))
         self.rows = [
             GroupRows(group, self.pools[group.pool_group], config.max_sequences, config.max_seq_len)
             for group in self.grouping.groups

@@ -9,12 +9,12 @@ from tidegate.cache.advance import Settler
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.closing import LeafCloser
 from tidegate.cache.config import KVCacheConfig
+from tidegate.cache.pages import PagePool
 from tidegate.cache.pruning import TreePruner
 from tidegate.cache.publishing import Publisher
-from tidegate.cache.ranges import ceil_div
 from tidegate.cache.sequences import NEVER, Mode, SequenceTable
 from tidegate.cache.statistics import Counters
-from tidegate.cache.tables import GroupRows
+from tidegate.cache.tables import GroupRows, OwnedPages
 
 _COPIED_BY_FORK = (
     "history",
@@ -22,6 +22,7 @@ _COPIED_BY_FORK = (
     "capacity",
     "known",
     "prompt_len",
+    "given",
     "published",
     "next_publish",
     "publish_limit",
@@ -46,14 +47,14 @@ class Lives:
         self._publisher: Publisher = settler.publisher
         self._sequences: SequenceTable = settler.sequences
         self._counters = counters
-        self._closer = LeafCloser(self._tree, self._sequences)
+        self._closer = LeafCloser(self._tree, self._sequences, self.started)
 
     def start(self, row: int, candidate: Candidate) -> None:
         """Fill in a new row's tokens and attachment; its pages and cursors are the reservation's to set."""
         sequences, match = self._sequences, candidate.match
         count = candidate.num_tokens
         sequences.tokens[row, :count] = candidate.tokens
-        sequences.known[row] = sequences.prompt_len[row] = count
+        sequences.known[row] = sequences.prompt_len[row] = sequences.given[row] = count
         sequences.retention[row] = candidate.retention
         sequences.retains |= candidate.retention > 0
         sequences.leaf[row] = None
@@ -103,53 +104,67 @@ class Lives:
 
     def finish(self, rows: Int64Array) -> None:
         """Publish what is final of these rows and give back everything."""
-        left = rows
+        left, owned = rows, None
         if not self._publisher.limited and self._config.enable_partial_reuse:
-            left = self._closer.close(rows)
+            left, owned = self._closer.close(rows)
         for row in left.tolist():
             self._publisher.finish(row)
-        self.drop(rows)
+        self._drop(rows, owned if not len(left) else None)
 
     def drop(self, rows: Int64Array) -> None:
         """Take rows' pages back and free the rows, without publishing more."""
-        sequences, publisher = self._sequences, self._publisher
-        numbers = rows.tolist()
-        for row in numbers:
-            publisher.close_leaf(row)
-        width = int(sequences.capacity[rows].max(initial=0))
-        retention = sequences.retention[rows]
-        for rows_of in self._rows:
-            self._take_all(rows_of, rows, ceil_div(width, rows_of.block_tokens), retention)
-        for row in numbers:
-            for _, pages in publisher.pending_snapshots.pop(row, ()):
-                for group, page in pages.items():
-                    self._rows[group].pool.unlock(np.array([page], np.int32))
-            publisher.declared.pop(row, None)
-            publisher.at_end.discard(row)
-            del self.started[row]
-        attached = [sequences.attach[row] for row in numbers]
-        sequences.clear_rows(rows)
-        if not self._tree.full:
-            for node in attached:
-                self._pruner.prune(node)
+        leaf = self._sequences.leaf
+        for row in rows.tolist():
+            if leaf[row] is not None:
+                self._publisher.close_leaf(row)
+        self._drop(rows, None)
 
-    def _take_all(self, rows_of: GroupRows, rows: Int64Array, width: int, retention: Int64Array) -> None:
-        """Unlock all pages of these rows in one group, the last blocks to be evicted first."""
-        table = rows_of.pages[rows, :width][:, ::-1]
-        owned = table >= 0
-        pages = table[owned]
-        rows_of.owned -= len(pages)
-        rows_of.pages[rows, :width] = -1
-        rows_of.slots[rows, :width] = -1
-        if np.count_nonzero(retention) == 0:
-            rows_of.pool.unlock_many(pages)
-        else:
-            of_page = np.repeat(retention, owned.sum(axis=1))
-            for value in np.unique(of_page).tolist():
-                rows_of.pool.unlock_many(pages[of_page == value], value)
-        if rows_of.live_scratch:
+    def _drop(self, rows: Int64Array, owned: list[OwnedPages] | None) -> None:
+        """``drop`` rows without an open leaf; ``owned`` are their pages by group, if the caller looked them up."""
+        sequences, publisher, started = self._sequences, self._publisher, self.started
+        num_tokens = int(sequences.capacity[rows].max(initial=0))
+        self._unlock(rows, owned or [group.owned_pages(rows, num_tokens) for group in self._rows])
+        for group in self._rows:
+            group.blank(rows, num_tokens)
+            for row in rows.tolist() if group.live_scratch else ():
+                group.pool.unlock(group.cut_scratch(row, 0))
+        for row in rows.tolist():
+            del started[row]
+        if publisher.pending_snapshots or publisher.declared or publisher.at_end:
             for row in rows.tolist():
-                rows_of.pool.unlock(rows_of.cut_scratch(row, 0))
+                self._forget(row)
+        attached = [] if self._tree.full else [sequences.attach[row] for row in rows.tolist()]
+        sequences.clear_rows(rows)
+        for node in attached:
+            self._pruner.prune(node)
+
+    def _forget(self, row: int) -> None:
+        """Drop what the publisher notes of a row."""
+        publisher = self._publisher
+        for _, pages in publisher.pending_snapshots.pop(row, ()):
+            for group, page in pages.items():
+                self._rows[group].pool.unlock(np.array([page], np.int32))
+        publisher.declared.pop(row, None)
+        publisher.at_end.discard(row)
+
+    def _unlock(self, rows: Int64Array, owned: list[OwnedPages]) -> None:
+        """Take the rows' locks from all their pages; each row's last blocks are to be evicted first."""
+        retention = self._sequences.retention[rows]
+        has_retention = np.count_nonzero(retention) > 0
+        of_pool: dict[PagePool, list[tuple[Int64Array, Int64Array]]] = {}
+        for group, mine in zip(self._rows, owned, strict=True):
+            pages = mine.pages()
+            group.owned -= len(pages)
+            values = mine.spread(retention) if has_retention else retention
+            of_pool.setdefault(group.pool, []).append((pages, values))
+        for pool, parts in of_pool.items():
+            pages = np.concatenate([part[0] for part in parts])
+            if not has_retention:
+                pool.unlock_many(pages)
+                continue
+            values = np.concatenate([part[1] for part in parts])
+            for value in np.unique(values).tolist():
+                pool.unlock_many(pages[values == value], value)
 
     def fork(self, row: int, count: int) -> list[int]:
         """Return new rows that share every page of ``row``; its state pages are copied. All, or ``OutOfPages``."""

@@ -202,12 +202,10 @@ class KVCacheManager:
         self._core.check_unreserved(rows)
         if self._core.open:
             self._core.check_settleable(rows)
-        mode = sequences.mode[rows]
-        for row, what, num_open in zip(rows.tolist(), mode.tolist(), sequences.num_open[rows].tolist(), strict=True):
-            if what == Mode.FREE:
-                raise Closed(f"row {row} is not an active sequence")
-            if num_open:
-                raise StateError(f"row {row} has an open step: settle or roll it back first")
+        for row in rows[sequences.mode[rows] == Mode.FREE].tolist():
+            raise Closed(f"row {row} is not an active sequence")
+        for row in rows[sequences.num_open[rows] > 0].tolist():
+            raise StateError(f"row {row} has an open step: settle or roll it back first")
         return rows
 
 

@@ -7,7 +7,9 @@ longest prefix, which makes partial matches logarithmic. A node may end in a *ta
 its sequence closed.
 
 A running sequence publishes through an *open leaf*: ``row >= 0``, its content is read from the sequence's arrays and
-its length is ``published - start``. It becomes a plain node when another sequence reaches it or its own closes.
+its length is ``published - start``. It becomes a plain node when another sequence reaches it or its own closes. When
+many close in one step each becomes a *closed leaf*, whose content lies in arrays of the whole batch and which turns
+into a plain node when somebody looks at it.
 
 Windowed and state pages are kept by *checkpoints*: at ``h``, the pages a sequence continuing at ``h`` needs. A
 checkpoint is listed in every node that its windows reach into, and goes as a whole.
@@ -17,8 +19,12 @@ from __future__ import annotations
 
 from bisect import insort
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tidegate.base import ConfigError, Int32Array
+from tidegate.base import ConfigError, Int32Array, InternalError
+
+if TYPE_CHECKING:
+    from tidegate.cache.closed import ClosedRows
 
 TOKEN_BYTES = 4
 Held = tuple[int, Int32Array]
@@ -63,6 +69,7 @@ class Node:
 
     __slots__ = (
         "alive",
+        "batch",
         "checkpoints",
         "children",
         "data",
@@ -91,11 +98,58 @@ class Node:
         self.checkpoints: list[Checkpoint] | None = None
         self.index = -1
         self.alive = True
+        self.batch: ClosedRows | None = None
 
     @property
     def end(self) -> int:
         """Token position after the node's whole units; not for open leaves."""
         return self.start + len(self.data) // TOKEN_BYTES
+
+
+class ClosedLeaf(Node):
+    """A leaf whose row has ended, ``row`` being ``-2 - place`` in its batch: whoever looks inside makes it a ``Node``.
+
+    A class of its own, put on and taken off, so that reading plain nodes costs nothing more.
+    """
+
+    __slots__ = ()
+
+    @property
+    def closed_rows(self) -> ClosedRows:
+        """The batch that its content lies in."""
+        if self.batch is None:
+            raise InternalError("a closed leaf belongs to no batch", start=self.start)
+        return self.batch
+
+    def unfold(self) -> Node:
+        """Become a plain node."""
+        self.closed_rows.unfold(self)
+        return self
+
+    @property
+    def earlier_checkpoints(self) -> list[Checkpoint] | None:
+        """Its checkpoints but the one at its end."""
+        return super().checkpoints
+
+    @property
+    def data(self) -> bytes:  # type: ignore[override]  # stands in for the slot until this is a plain node
+        """Its tokens in whole units."""
+        return self.unfold().data
+
+    @property
+    def tail(self) -> bytes:  # type: ignore[override]  # likewise
+        """Its other tokens."""
+        return self.unfold().tail
+
+    @property
+    def pages(self) -> list[Int32Array]:  # type: ignore[override]  # likewise
+        """Its pages in each full group."""
+        return self.unfold().pages
+
+    @property
+    def checkpoints(self) -> list[Checkpoint] | None:  # type: ignore[override]  # likewise
+        """Its checkpoints, the one at its end included."""
+        return self.unfold().checkpoints
 
 
 class Checkpoint:
@@ -105,9 +159,9 @@ class Checkpoint:
 
     def __init__(self, position: int, windows: list[Held], sinks: list[Int32Array | None]) -> None:
         self.position = position
-        self.windows = windows
-        self.sinks = sinks
-        self.nodes: list[Node] = []
+        self.windows = tuple(windows)
+        self.sinks = tuple(sinks)
+        self.nodes: tuple[Node, ...] = ()
         self.home: Node | None = None
         self.index = -1
         self.alive = True
@@ -121,4 +175,4 @@ def list_checkpoint(node: Node, checkpoint: Checkpoint) -> None:
         node.checkpoints.append(checkpoint)
     else:
         insort(node.checkpoints, checkpoint, key=lambda c: c.position)
-    checkpoint.nodes.append(node)
+    checkpoint.nodes = (*checkpoint.nodes, node)

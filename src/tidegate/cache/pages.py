@@ -8,32 +8,24 @@ reservation has taken on loan: it keeps its place in the tree, without a slot, u
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tidegate.base import BoolArray, Int32Array, Int64Array
 from tidegate.storage import FreeStack, PoolGroup, RetentionLru
 
+PageIds = Int32Array | Int64Array
+"""Pages by id: kept as int32; as int64 they are the faster index, for those who use them several times."""
 
-@dataclass(slots=True)
-class StampClock:
-    """Counts releases; a later stamp is a later use."""
 
-    value: int = 0
-
-    def tick(self) -> int:
-        """Return a new stamp."""
-        self.value += 1
-        return self.value
+_LAST_STAMP = (1 << 31) - 1
 
 
 class PagePool:
     """Pages of one pool group. Columns are indexed by page id; ``owner`` indexes the tree's owners."""
 
-    def __init__(self, storage: PoolGroup, clock: StampClock) -> None:
+    def __init__(self, storage: PoolGroup) -> None:
         count = storage.spec.num_slots
-        capacity = count + max(count // 8, 64)
+        capacity = count + max(count // 32, 64)
         self.storage = storage
         self.num_slots = count
         self.slot = np.full(capacity, -1, np.int32)
@@ -41,7 +33,8 @@ class PagePool:
         self.refs = np.zeros(capacity, np.int32)
         self.owner = np.full(capacity, -1, np.int32)
         self.ordinal = np.full(capacity, -1, np.int32)
-        self.stamp = np.zeros(capacity, np.int64)
+        self.stamp = np.zeros(capacity, np.int32)
+        """When it was last released; int32 in all that remembers it, for there is one of these per page."""
         self.retention = np.zeros(capacity, np.int8)
         self._mark = np.zeros(capacity, np.int32)
         self.ids = FreeStack(capacity)
@@ -50,7 +43,7 @@ class PagePool:
         self.policy = RetentionLru(self._valid)
         self.peak_in_use = 0
         self.num_dropped = 0
-        self._clock = clock
+        self._clock = 0
 
     @property
     def num_free(self) -> int:
@@ -84,7 +77,7 @@ class PagePool:
         idle = pages if not locks.any() else pages[locks == 0]
         self._settle_idle(idle, retention)
 
-    def unlock_many(self, pages: Int32Array, retention: int = 0) -> None:
+    def unlock_many(self, pages: PageIds, retention: int = 0) -> None:
         """Like ``unlock``; the same page may come several times, once for each lock to take."""
         if np.count_nonzero(self.locks[pages] != 1) == 0:
             # Each with its only lock, so none comes twice.
@@ -99,7 +92,7 @@ class PagePool:
             idle = idle[self._mark[idle] == place]
         self._settle_idle(idle, retention)
 
-    def _settle_idle(self, idle: Int32Array, retention: int) -> None:
+    def _settle_idle(self, idle: PageIds, retention: int) -> None:
         """Free unlocked pages nobody caches; queue the others for eviction."""
         refs = self.refs[idle]
         num_cached = np.count_nonzero(refs)
@@ -110,23 +103,30 @@ class PagePool:
         if num_cached < len(idle):
             cached = idle[refs > 0]
             self._free(idle[refs == 0])
-        stamp = self._clock.tick()
-        self.stamp[cached] = stamp
+        if self._clock == _LAST_STAMP:
+            self._restart_clock()
+        self._clock += 1
+        self.stamp[cached] = self._clock
         self.retention[cached] = retention
         self.evictable += len(cached)
-        self.policy.push(cached, stamp, retention)
+        self.policy.push(cached, self._clock, retention)
 
-    def has_repeats(self, pages: Int32Array) -> bool:
+    def _restart_clock(self) -> None:
+        """Begin anew: what is queued stays in its order, whatever its stamps."""
+        self.policy.restamp(0)
+        self.stamp[:] = self._clock = 0
+
+    def has_repeats(self, pages: PageIds) -> bool:
         """Whether a page comes twice."""
         place = np.arange(len(pages), dtype=np.int32)
         self._mark[pages] = place
         return bool(np.count_nonzero(self._mark[pages] != place))
 
-    def cache(self, pages: Int32Array, owner: int, first_ordinal: int) -> None:
-        """Let one more owner keep these locked pages; ordinals run from ``first_ordinal``."""
-        self.refs[pages] += 1
-        self.owner[pages] = owner
-        self.ordinal[pages] = np.arange(first_ordinal, first_ordinal + len(pages), dtype=np.int32)
+    def cache(self, pages: PageIds, refs: Int32Array, owners: Int32Array, ordinals: Int32Array) -> None:
+        """Let owners keep these distinct, locked pages, ``refs`` of them each."""
+        self.refs[pages] = refs
+        self.owner[pages] = owners
+        self.ordinal[pages] = ordinals
 
     def uncache(self, pages: Int32Array) -> None:
         """Let the only owners of these distinct pages forget them; what nobody locks is freed."""
@@ -171,12 +171,12 @@ class PagePool:
         self.locks[pages] = 0
         self.ids.give(pages)
 
-    def _valid(self, pages: Int32Array, stamps: Int64Array) -> BoolArray:
+    def _valid(self, pages: Int32Array, stamps: Int32Array) -> BoolArray:
         valid: BoolArray = (self.stamp[pages] == stamps) & (self.locks[pages] == 0)
         valid &= (self.refs[pages] > 0) & (self.slot[pages] >= 0)
         return valid
 
-    def _free(self, pages: Int32Array) -> None:
+    def _free(self, pages: PageIds) -> None:
         if self.doomed:
             pages = pages[self.slot[pages] >= 0]
         if len(pages):
@@ -186,7 +186,7 @@ class PagePool:
 
     def _grow(self, count: int) -> None:
         old = len(self.slot)
-        new = old + max(count, old // 4)
+        new = old + max(count, old // 16)
         for name, empty in (
             ("slot", -1),
             ("locks", 0),

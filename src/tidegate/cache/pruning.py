@@ -111,7 +111,7 @@ class TreePruner:
                 where = pool_group, int(alone[at]), int(ordinals[at])
                 self._note(self.tree.owners.owner(int(owner[begin])), where, first, checkpoints)
         for page in pages[shared].tolist():
-            for holder in self.tree.owners.holders(pool, pool_group, page):
+            for holder in self.tree.owners.holders(pool, page):
                 self._note(holder, (pool_group, page, int(pool.ordinal[page])), first, checkpoints)
         return first, checkpoints
 

@@ -133,7 +133,7 @@ class RadixTree:
             if checkpoint.position > at:
                 below.append(checkpoint)
                 continue
-            checkpoint.nodes.remove(lower)
+            checkpoint.nodes = tuple(node for node in checkpoint.nodes if node is not lower)
             checkpoint.home = upper
         lower.checkpoints = below or None
 

@@ -49,6 +49,7 @@ class Rewinder:
         sequences.last_checkpoint[row] = min(int(sequences.last_checkpoint[row]), history)
         self._settler.move_to(Move(row, Cursors(history, min(settled, history), [])))
         sequences.known[row] = keep
+        sequences.given[row] = min(int(sequences.given[row]), keep)
         self._settler.refresh(row)
 
     def _keeps(self, row: int, history: int) -> bool:

@@ -78,6 +78,8 @@ class SequenceTable:
         """Where an open step begins when that is not the previous cursor, else -1."""
         self.scratch_ok = np.ones((num_rows, max_open), np.bool_)
         self.prompt_len = np.zeros(num_rows, np.int64)
+        self.given = np.zeros(num_rows, np.int64)
+        """How many tokens are still those of the candidate that the row began as."""
         self.published = np.zeros(num_rows, np.int64)
         self.next_publish = np.full(num_rows, NEVER, np.int64)
         self.publish_limit = np.full(num_rows, NEVER, np.int64)
@@ -157,9 +159,10 @@ class SequenceTable:
         self.ends[:, rows] = -1
         self.begins[rows] = -1
         self.scratch_ok[rows] = True
-        for row in rows.tolist():
-            self.leaf[row] = self.attach[row] = None
-            self.free_rows.append(row)
+        leaf, attach, numbers = self.leaf, self.attach, rows.tolist()
+        for row in numbers:
+            leaf[row] = attach[row] = None
+        self.free_rows += numbers
 
     def append_tokens(self, rows: Int64Array, tokens: Int32Array) -> None:
         """Append known tokens, int32 ``[n]`` or ``[n, m]`` where trailing -1 marks none."""

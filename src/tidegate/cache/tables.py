@@ -7,6 +7,7 @@ reads are only ever replaced by equal content or, once no query needs them, by -
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,23 @@ from tidegate.base import BAD_PAGE, Int32Array, Int64Array
 from tidegate.cache.groups import BufferTable, LayerGroup
 from tidegate.cache.pages import PagePool
 from tidegate.cache.ranges import Range, ceil_div
+
+
+class OwnedPages(NamedTuple):
+    """Pages of several rows, the last blocks first: int64 ``[n, width]``, -1 where there is none."""
+
+    table: Int64Array
+    blocks: Int32Array
+    """Ordinals of the columns."""
+
+    def spread(self, values: Int64Array) -> Int64Array:
+        """Return each row's value for each of its pages, row by row."""
+        return np.repeat(values, np.count_nonzero(self.table >= 0, axis=1))
+
+    def pages(self) -> Int64Array:
+        """Return the pages row by row."""
+        pages: Int64Array = self.table[self.table >= 0]
+        return pages
 
 
 class GroupRows:
@@ -44,6 +62,18 @@ class GroupRows:
         offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         index: Int64Array = np.repeat(begins, counts) + offsets
         return index
+
+    def owned_pages(self, rows: Int64Array, num_tokens: int) -> OwnedPages:
+        """Return the pages that rows own of their first ``num_tokens`` tokens."""
+        width = max(1, ceil_div(num_tokens, self.block_tokens))
+        blocks = np.arange(width - 1, -1, -1, dtype=np.int32)
+        return OwnedPages(self.pages[rows, :width][:, ::-1].astype(np.int64), blocks)
+
+    def blank(self, rows: Int64Array, num_tokens: int) -> None:
+        """Forget the pages that rows own of their first ``num_tokens`` tokens."""
+        width = max(1, ceil_div(num_tokens, self.block_tokens))
+        self.pages[rows, :width] = BAD_PAGE
+        self.slots[rows, :width] = BAD_PAGE
 
     def put(self, index: Int64Array, pages: Int32Array, slots: Int32Array) -> None:
         """Write new pages, which lie in ``slots``, at flat positions ``row * stride + block``."""

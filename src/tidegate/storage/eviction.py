@@ -14,14 +14,14 @@ import numpy as np
 
 from tidegate.base import BoolArray, Int32Array, Int64Array
 
-Validity = Callable[[Int32Array, Int64Array], BoolArray]
+Validity = Callable[[Int32Array, Int32Array], BoolArray]
 """``(pages, stamps) -> bool[n]``: is this entry still the page's latest, and the page evictable?"""
 
 
 class EvictionPolicy(Protocol):
     """Orders evictable pages. Asked only to forget and to choose; never told why."""
 
-    def push(self, pages: Int32Array, stamp: int, retention: int) -> None:
+    def push(self, pages: Int32Array | Int64Array, stamp: int, retention: int) -> None:
         """Note pages that became evictable, first to go first."""
         ...
 
@@ -29,7 +29,7 @@ class EvictionPolicy(Protocol):
         """Choose up to ``count`` pages, in order of going."""
         ...
 
-    def restore(self, pages: Int32Array, stamps: Int64Array, retentions: Int32Array) -> None:
+    def restore(self, pages: Int32Array, stamps: Int32Array, retentions: Int32Array) -> None:
         """Take popped pages back, to be the first to go again."""
         ...
 
@@ -39,13 +39,13 @@ class _LazyQueue:
 
     def __init__(self) -> None:
         self._pages = np.empty(256, np.int32)
-        self._stamps = np.empty(256, np.int64)
+        self._stamps = np.empty(256, np.int32)
         self._head = self._tail = 0
 
     def __len__(self) -> int:
         return self._tail - self._head
 
-    def push(self, pages: Int32Array, stamps: int | Int64Array, valid: Validity | None) -> None:
+    def push(self, pages: Int32Array | Int64Array, stamps: int | Int32Array, valid: Validity | None) -> None:
         count = len(pages)
         if self._tail + count > len(self._pages):
             self._repack(count, valid)
@@ -54,10 +54,10 @@ class _LazyQueue:
         self._stamps[tail : tail + count] = stamps
         self._tail = tail + count
 
-    def push_front(self, pages: Int32Array, stamps: Int64Array) -> None:
+    def push_front(self, pages: Int32Array, stamps: Int32Array) -> None:
         keep_pages = np.concatenate([pages, self._pages[self._head : self._tail]])
         keep_stamps = np.concatenate([stamps, self._stamps[self._head : self._tail]])
-        self._replace(keep_pages, keep_stamps, 0)
+        self._replace(keep_pages, keep_stamps, len(keep_pages) * 5 // 4)
 
     def pop(self, count: int, valid: Validity) -> Int32Array:
         chosen: list[Int32Array] = []
@@ -70,20 +70,29 @@ class _LazyQueue:
             chosen.append(good)
         return np.concatenate(chosen) if chosen else np.empty(0, np.int32)
 
-    def entries(self) -> tuple[Int32Array, Int64Array]:
+    def entries(self) -> tuple[Int32Array, Int32Array]:
         return self._pages[self._head : self._tail], self._stamps[self._head : self._tail]
 
-    def _repack(self, room: int, valid: Validity | None) -> None:
-        pages, stamps = self._pages[self._head : self._tail], self._stamps[self._head : self._tail]
-        if valid is not None:
-            keep = valid(pages, stamps)
-            pages, stamps = pages[keep], stamps[keep]
-        self._replace(pages, stamps, room)
+    def restamp(self, stamp: int, valid: Validity) -> None:
+        pages, stamps = self.entries()
+        pages = pages[valid(pages, stamps)]
+        self._replace(pages, np.full(len(pages), stamp, np.int32), 0)
 
-    def _replace(self, pages: Int32Array, stamps: Int64Array, room: int) -> None:
-        # A quarter of slack keeps repacking amortised and the memory per page small.
-        size = max(256, (len(pages) + room) * 5 // 4)
-        new_pages, new_stamps = np.empty(size, np.int32), np.empty(size, np.int64)
+    def _repack(self, room: int, valid: Validity | None) -> None:
+        pages, stamps = self.entries()
+        size = len(self._pages)
+        if len(pages) + room > size or self._head * 5 < size:
+            if valid is not None:
+                keep = valid(pages, stamps)
+                pages, stamps = pages[keep], stamps[keep]
+            # A quarter of slack keeps repacking amortised and the memory per page small.
+            size = max(size, (len(pages) + room) * 5 // 4)
+        self._replace(pages, stamps, size)
+
+    def _replace(self, pages: Int32Array, stamps: Int32Array, size: int) -> None:
+        new_pages, new_stamps = self._pages, self._stamps
+        if size > len(new_pages):
+            new_pages, new_stamps = np.empty(size, np.int32), np.empty(size, np.int32)
         new_pages[: len(pages)], new_stamps[: len(pages)] = pages, stamps
         self._pages, self._stamps, self._head, self._tail = new_pages, new_stamps, 0, len(pages)
 
@@ -95,7 +104,7 @@ class RetentionLru:
         self._valid = valid
         self._queues: dict[int, _LazyQueue] = {}
 
-    def push(self, pages: Int32Array, stamp: int, retention: int) -> None:
+    def push(self, pages: Int32Array | Int64Array, stamp: int, retention: int) -> None:
         """Note pages that became evictable, first to go first."""
         queue = self._queues.get(retention)
         if queue is None:
@@ -114,6 +123,11 @@ class RetentionLru:
             chosen.append(pages)
         return np.concatenate(chosen) if chosen else np.empty(0, np.int32)
 
+    def restamp(self, stamp: int) -> None:
+        """Drop entries that are not valid and give all others this stamp."""
+        for queue in self._queues.values():
+            queue.restamp(stamp, self._valid)
+
     def num_queued(self, evictable: BoolArray) -> int:
         """Return how many of the pages marked evictable have a valid entry, for audits."""
         found = np.zeros(len(evictable), np.bool_)
@@ -122,7 +136,7 @@ class RetentionLru:
             found[pages[self._valid(pages, stamps)]] = True
         return int((found & evictable).sum())
 
-    def restore(self, pages: Int32Array, stamps: Int64Array, retentions: Int32Array) -> None:
+    def restore(self, pages: Int32Array, stamps: Int32Array, retentions: Int32Array) -> None:
         """Take popped pages back, to be the first to go again."""
         for retention in sorted(set(retentions.tolist())):
             mine = retentions == retention

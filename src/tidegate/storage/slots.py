@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidegate.base import Int32Array, InternalError
+from tidegate.base import Int32Array, Int64Array, InternalError
 
 
 class FreeStack:
@@ -30,7 +30,7 @@ class FreeStack:
         self._top = top
         return self._ids[top : top + count].copy()
 
-    def give(self, ids: Int32Array) -> None:
+    def give(self, ids: Int32Array | Int64Array) -> None:
         """Give ids back."""
         top = self._top
         end = top + len(ids)
