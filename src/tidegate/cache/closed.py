@@ -52,14 +52,14 @@ class Texts(NamedTuple):
 class ClosedRows:
     """Closed leaves and the checkpoints at their ends. ``checkpoints`` are the latter's indices, -1 for none."""
 
-    __slots__ = ("_checkpoints", "_leaves", "_num_folded", "_owners", "_texts", "full", "sinks", "windows")
+    __slots__ = ("_leaves", "_num_folded", "_owners", "_texts", "checkpoints", "full", "sinks", "windows")
 
     def __init__(self, owners: PageOwners, leaves: list[Node], texts: Texts, checkpoints: Int64Array) -> None:
         self._owners = owners
         self._leaves = leaves
         self._num_folded = len(leaves)
         self._texts = texts
-        self._checkpoints = checkpoints
+        self.checkpoints = checkpoints
         self.full: list[Runs] = []
         self.windows: list[Runs] = []
         self.sinks: list[Runs | None] = []
@@ -92,7 +92,7 @@ class ClosedRows:
         plain.__class__ = Node
         plain.row, plain.batch = -1, None
         plain.data, plain.tail, plain.pages, plain.checkpoints = twin.data, twin.tail, twin.pages, twin.checkpoints
-        if self._checkpoints[place] >= 0 and plain.checkpoints:
+        if self.checkpoints[place] >= 0 and plain.checkpoints:
             self._owners.put(plain.checkpoints[-1])
 
     def twin(self, leaf: ClosedLeaf) -> Node:
@@ -103,7 +103,7 @@ class ClosedRows:
         twin.data, twin.tail = self._texts.of(place, leaf.start)
         twin.pages = [runs.of(place)[1] for runs in self.full]
         twin.checkpoints = leaf.earlier_checkpoints
-        index = int(self._checkpoints[place])
+        index = int(self.checkpoints[place])
         if index >= 0:
             windows = [runs.of(place) for runs in self.windows]
             sinks = [None if runs is None else runs.of(place)[1] for runs in self.sinks]

@@ -61,7 +61,7 @@ class LeafCloser:
                 block = group.block_tokens
                 batch.full.append(self._keep(group, pages, start // block, -(-history // block), owners))
             else:
-                lowest = np.minimum(lowest, self._keep_window(batch, group, pages, rows, history, checkpoints))
+                lowest = np.minimum(lowest, self._keep_window(batch, group, pages, rows, history))
         batch.fold()
         for scope_tree in {leaf.tree for leaf in leaves}:
             scope_tree.version += 1
@@ -106,23 +106,17 @@ class LeafCloser:
         return Texts(prompts, others, given, sequences.published[rows], history)
 
     def _keep_window(
-        self,
-        batch: ClosedRows,
-        group: GroupRows,
-        owned: OwnedPages,
-        rows: Int64Array,
-        history: Int64Array,
-        checkpoints: Int64Array,
+        self, batch: ClosedRows, group: GroupRows, owned: OwnedPages, rows: Int64Array, history: Int64Array
     ) -> Int64Array:
         """Keep one group's pages of the new checkpoints; return the lowest position that each one's window reaches."""
         low, high, sinks = needed_block_arrays(group, history)
         # One position more than a query there reads, for exact repeats, where the row still has its block.
         first = np.maximum(sinks, np.maximum(0, history - (group.group.window or 1)) // group.block_tokens)
         first = np.where((first < low) & (group.pages[rows, first] < 0), low, first)
-        is_new = checkpoints >= 0
+        is_new = batch.checkpoints >= 0
         if np.count_nonzero(is_new) < len(is_new):
             first, high, sinks = np.where(is_new, (first, high, sinks), 0)
-        owners = checkpoints.astype(np.int32)
+        owners = batch.checkpoints.astype(np.int32)
         batch.windows.append(self._keep(group, owned, first, high, owners))
         batch.sinks.append(self._keep(group, owned, sinks * 0, sinks, owners) if group.group.sink_blocks else None)
         return np.where(high > first, first * group.block_tokens, history)
