@@ -13,6 +13,7 @@ from tidegate.base import ConfigError, GroupTables, Int64Array, Retention, State
 from tidegate.cache.advance import Settler
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.config import KVCacheConfig
+from tidegate.cache.door import position
 from tidegate.cache.groups import Grouping, GroupingOptions, plan_groups
 from tidegate.cache.lender import Lender
 from tidegate.cache.lives import Lives
@@ -29,7 +30,7 @@ from tidegate.cache.sizing import match_unit, split_quota
 from tidegate.cache.statistics import Counters
 from tidegate.cache.step_pages import PageCopies
 from tidegate.cache.tables import GroupRows
-from tidegate.cache.views import per_layer
+from tidegate.cache.views import CsrTables, csr, per_layer
 from tidegate.storage import PoolGroup, PoolGroupSpec
 
 if TYPE_CHECKING:
@@ -191,6 +192,16 @@ class CacheCore:
         """Do a step's page copies; nothing to do without memory."""
         for copy in copies:
             self.storage[copy.pool_group].copy(copy.sources, copy.targets)
+
+    def csr(self, rows: Int64Array, group_id: int) -> CsrTables:
+        """Return ragged page tables of these sequences up to their capacities, for kernels that want CSR.
+
+        Raises ``StateError`` for a sequence that owns blocks in several runs (sinks and window, or live scratch).
+        """
+        rows = self.sequences.door.rows(rows)
+        if not 0 <= position(group_id, "group_id") < len(self.rows):
+            raise ConfigError(f"group_id={group_id} must lie in [0, {len(self.rows) - 1}]", field="group_id")
+        return csr(self.rows[group_id], rows, self.sequences.capacity[rows])
 
     def look_up(self, candidate: Candidate) -> int:
         """Return how many tokens the candidate would reuse now."""

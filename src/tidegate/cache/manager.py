@@ -29,7 +29,7 @@ from tidegate.cache.sequence_cache import Sequence
 from tidegate.cache.sequences import Mode
 from tidegate.cache.statistics import Statistics
 from tidegate.cache.step_pages import PageCopies
-from tidegate.cache.views import CsrTables, csr
+from tidegate.cache.views import CsrTables
 
 _DEFAULT_SCOPE = ReuseScope()
 
@@ -39,8 +39,8 @@ class KVCacheManager:
 
     ``groups``, ``layout`` and ``pools`` are what an engine binds; ``history``, ``capacity`` and ``num_open`` read-only
     views indexed by row. ``lookup(candidate)`` is how many tokens it would reuse now, ``copy_pages(copies)`` does a
-    step's page copies; ``plan`` answers what can ever fit; ``reuse`` controls what is cached. ``with_memory=False``
-    keeps books without bytes (simulation, benchmarks).
+    step's page copies, ``csr(rows, group_id)`` returns ragged page tables; ``plan`` answers what can ever fit;
+    ``reuse`` controls what is cached. ``with_memory=False`` keeps books without bytes (simulation, benchmarks).
     """
 
     def __init__(self, config: KVCacheConfig, *, with_memory: bool = True) -> None:
@@ -63,6 +63,7 @@ class KVCacheManager:
         self.match_unit = core.unit
         self.lookup: Callable[[Candidate], int] = core.look_up
         self.copy_pages: Callable[[SequenceOf[PageCopies]], None] = core.copy_pages
+        self.csr: Callable[[Int64Array, int], CsrTables] = core.csr
         self.plan = CapacityPlan(core)
         self.reuse = ReuseControl(core)
         self.history = _read_only(core.sequences.history)
@@ -142,16 +143,6 @@ class KVCacheManager:
         self._core.touch()
         for i, (row, history) in enumerate(zip(rows.tolist(), histories.tolist(), strict=True)):
             self._core.rewinder.rewind(row, history, None if known is None else known[i])
-
-    def csr(self, rows: Int64Array, group_id: int) -> CsrTables:
-        """Return ragged page tables of these sequences up to their capacities, for kernels that want CSR.
-
-        Raises ``StateError`` for a sequence that owns blocks in several runs (sinks and window, or live scratch).
-        """
-        rows = self._core.sequences.door.rows(rows)
-        if not 0 <= position(group_id, "group_id") < len(self.groups):
-            raise ConfigError(f"group_id={group_id} must lie in [0, {len(self.groups) - 1}]", field="group_id")
-        return csr(self._core.rows[group_id], rows, self._core.sequences.capacity[rows])
 
     # ---- leaving
 
