@@ -169,11 +169,18 @@ class Lives:
     def fork(self, row: int, count: int) -> list[int]:
         """Return new rows that share every page of ``row``; its state pages are copied. All, or ``OutOfPages``."""
         state = [r for r in self._rows if r.group.retention is Retention.STATE and r.pages[row, 0] >= 0]
-        need = count * len(state)
+        needs: dict[int, int] = {}
         for rows_of in state:
-            free = rows_of.pool.num_free
-            if free < need:
-                raise OutOfPages(f"fork needs {need} free state slots, {free} are", needed=need, free=free)
+            needs[rows_of.pool_group] = needs.get(rows_of.pool_group, 0) + count
+        pools = {rows_of.pool_group: rows_of.pool for rows_of in state}
+        for pool_group, need in needs.items():
+            supply = pools[pool_group].num_free + pools[pool_group].evictable
+            if supply < need:
+                raise OutOfPages(f"fork needs {need} state slots, {supply} are to be had", needed=need, free=supply)
+        for pool_group, need in needs.items():
+            pool = pools[pool_group]
+            if pool.num_free < need:
+                self._pruner.drop_owners(pool, pool_group, pool.pop(need - pool.num_free))
         return [self._fork_one(row, state) for _ in range(count)]
 
     def _fork_one(self, row: int, state: list[GroupRows]) -> int:
