@@ -84,30 +84,31 @@ class ClosedRows:
                 self._unfold(leaf)
 
     def _unfold(self, leaf: ClosedLeaf) -> None:
-        twin = self.twin(leaf)
         place = -2 - leaf.row
-        self._texts.forget(place)
-        self._num_folded -= 1
         plain: Node = leaf
         plain.__class__ = Node
         plain.row, plain.batch = -1, None
-        plain.data, plain.tail, plain.pages, plain.checkpoints = twin.data, twin.tail, twin.pages, twin.checkpoints
+        self._fill(plain, place, leaf)
+        self._texts.forget(place)
+        self._num_folded -= 1
         if self.checkpoints[place] >= 0 and plain.checkpoints:
             self._owners.put(plain.checkpoints[-1])
 
     def twin(self, leaf: ClosedLeaf) -> Node:
         """Return the plain node that a closed leaf stands for; leaves the leaf as it is."""
-        place = -2 - leaf.row
         twin = Node(leaf.tree, leaf.parent, leaf.start, -1)
-        twin.index = leaf.index
-        twin.data, twin.tail = self._texts.of(place, leaf.start)
-        twin.pages = [runs.of(place)[1] for runs in self.full]
-        twin.checkpoints = leaf.earlier_checkpoints
+        twin.index, twin.checkpoints = leaf.index, leaf.earlier_checkpoints
+        self._fill(twin, -2 - leaf.row, leaf)
+        return twin
+
+    def _fill(self, node: Node, place: int, leaf: Node) -> None:
+        """Put a leaf's content into a plain node, which has its earlier checkpoints."""
+        node.data, node.tail = self._texts.of(place, node.start)
+        node.pages = [runs.of(place)[1] for runs in self.full]
         index = int(self.checkpoints[place])
         if index >= 0:
             windows = [runs.of(place) for runs in self.windows]
             sinks = [None if runs is None else runs.of(place)[1] for runs in self.sinks]
             checkpoint = Checkpoint(int(self._texts.history[place]), windows, sinks)
             checkpoint.index, checkpoint.home, checkpoint.nodes = index, leaf, (leaf,)
-            twin.checkpoints = [*twin.checkpoints, checkpoint] if twin.checkpoints else [checkpoint]
-        return twin
+            node.checkpoints = [*(node.checkpoints or ()), checkpoint]
