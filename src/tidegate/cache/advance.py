@@ -53,7 +53,8 @@ class Settler:
         if self._rewind:
             settled = np.maximum(sequences.settled[rows], histories - self._rewind)
         if len(due):
-            self._handle_events(rows[due], histories[due], settled[due])
+            due_histories = histories[due]
+            self._handle_events(rows[due], due_histories, settled[due] if self._rewind else due_histories)
         sequences.history[rows] = histories
         if self._rewind:
             sequences.settled[rows] = settled

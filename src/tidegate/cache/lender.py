@@ -15,7 +15,8 @@ from tidegate.cache.pruning import TreePruner
 from tidegate.cache.tables import GroupRows
 
 _NO_PAGES = np.empty(0, np.int32)
-_BATCH = 64
+_AHEAD = 1024
+"""Most pages that are dropped together, and at most a 256th of the pool."""
 
 
 class Lender:
@@ -109,7 +110,7 @@ class Lender:
             cached = pages[pool.refs[pages] > 0]
             if len(cached):
                 # Dropping costs about the same for a few pages as for many: a large pool makes some room ahead.
-                ahead = min(_BATCH, pool.num_slots // 256) - len(cached)
+                ahead = min(_AHEAD, pool.num_slots // 256) - len(cached)
                 if ahead > 0:
                     cached = np.concatenate([cached, pool.pop(ahead)])
                 self._pruner.drop_owners(pool, pool_group, cached)

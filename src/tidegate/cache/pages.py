@@ -21,7 +21,10 @@ _LAST_STAMP = (1 << 31) - 1
 
 
 class PagePool:
-    """Pages of one pool group. Columns are indexed by page id; ``owner`` indexes the tree's owners."""
+    """Pages of one pool group. Columns are indexed by page id; ``owner`` indexes the tree's owners.
+
+    Page ids are kept in 32 bits and turned into 64 before they index: numpy would do it anew each time, and slower.
+    """
 
     def __init__(self, storage: PoolGroup) -> None:
         count = storage.spec.num_slots
@@ -56,8 +59,9 @@ class PagePool:
         if len(self.ids) < count:
             self._grow(count)
         pages = self.ids.take(count)
-        self.slot[pages] = slots
-        self.locks[pages] = 1
+        index = pages.astype(np.int64)
+        self.slot[index] = slots
+        self.locks[index] = 1
         used = self.num_slots - len(self.storage.free) - self.evictable
         if used > self.peak_in_use:
             self.peak_in_use = used
@@ -65,34 +69,37 @@ class PagePool:
 
     def lock(self, pages: Int32Array) -> None:
         """Add one lock to each of these distinct pages."""
-        locks = self.locks[pages]
+        index = pages.astype(np.int64)
+        locks = self.locks[index]
         idle = len(locks) - int(np.count_nonzero(locks))
         self.evictable -= idle
-        self.locks[pages] = locks + 1
+        self.locks[index] = locks + 1
 
     def unlock(self, pages: Int32Array, retention: int = 0) -> None:
         """Take one lock from each of these distinct pages; ``pages`` in the order in which they may be evicted."""
-        locks = self.locks[pages] - 1
-        self.locks[pages] = locks
-        idle = pages if not locks.any() else pages[locks == 0]
+        index = pages.astype(np.int64)
+        locks = self.locks[index] - 1
+        self.locks[index] = locks
+        idle = index if np.count_nonzero(locks) == 0 else index[locks == 0]
         self._settle_idle(idle, retention)
 
     def unlock_many(self, pages: PageIds, retention: int = 0) -> None:
         """Like ``unlock``; the same page may come several times, once for each lock to take."""
-        if np.count_nonzero(self.locks[pages] != 1) == 0:
+        index = pages.astype(np.int64)
+        if np.count_nonzero(self.locks[index] != 1) == 0:
             # Each with its only lock, so none comes twice.
-            self.locks[pages] = 0
-            self._settle_idle(pages, retention)
+            self.locks[index] = 0
+            self._settle_idle(index, retention)
             return
-        np.subtract.at(self.locks, pages, 1)
-        idle = pages[self.locks[pages] == 0]
+        np.subtract.at(self.locks, index, 1)
+        idle = index[self.locks[index] == 0]
         if len(idle):
             place = np.arange(len(idle), dtype=np.int32)
             self._mark[idle] = place
             idle = idle[self._mark[idle] == place]
         self._settle_idle(idle, retention)
 
-    def _settle_idle(self, idle: PageIds, retention: int) -> None:
+    def _settle_idle(self, idle: Int64Array, retention: int) -> None:
         """Free unlocked pages nobody caches; queue the others for eviction."""
         refs = self.refs[idle]
         num_cached = np.count_nonzero(refs)
@@ -130,8 +137,9 @@ class PagePool:
 
     def uncache(self, pages: Int32Array) -> None:
         """Let the only owners of these distinct pages forget them; what nobody locks is freed."""
-        self.refs[pages] = 0
-        dead = pages[self.locks[pages] == 0]
+        index = pages.astype(np.int64)
+        self.refs[index] = 0
+        dead = index[self.locks[index] == 0]
         self.evictable -= len(dead) if not self.doomed else int(np.count_nonzero(self.slot[dead] >= 0))
         self.num_dropped += len(dead)
         self._free(dead)
@@ -142,9 +150,10 @@ class PagePool:
 
     def doom(self, pages: Int32Array) -> Int32Array:
         """Take the slots of these pages on loan: evictable ones, or a victim's."""
-        slots = self.slot[pages]
-        self.slot[pages] = -1
-        self.evictable -= int(np.count_nonzero(self.locks[pages] == 0))
+        index = pages.astype(np.int64)
+        slots = self.slot[index]
+        self.slot[index] = -1
+        self.evictable -= int(np.count_nonzero(self.locks[index] == 0))
         self.doomed += len(pages)
         return slots
 
@@ -172,11 +181,12 @@ class PagePool:
         self.ids.give(pages)
 
     def _valid(self, pages: Int32Array, stamps: Int32Array) -> BoolArray:
-        valid: BoolArray = (self.stamp[pages] == stamps) & (self.locks[pages] == 0)
-        valid &= (self.refs[pages] > 0) & (self.slot[pages] >= 0)
+        index = pages.astype(np.int64)
+        valid: BoolArray = (self.stamp[index] == stamps) & (self.locks[index] == 0)
+        valid &= (self.refs[index] > 0) & (self.slot[index] >= 0)
         return valid
 
-    def _free(self, pages: PageIds) -> None:
+    def _free(self, pages: Int64Array) -> None:
         if self.doomed:
             pages = pages[self.slot[pages] >= 0]
         if len(pages):

@@ -166,11 +166,12 @@ class SequenceTable:
 
     def append_tokens(self, rows: Int64Array, tokens: Int32Array) -> None:
         """Append known tokens, int32 ``[n]`` or ``[n, m]`` where trailing -1 marks none."""
-        if tokens.ndim == 1 and np.count_nonzero(tokens >= 0) == 0:
+        num_tokens = np.count_nonzero(tokens >= 0)
+        if not num_tokens:
             return
         known = self.known[rows]
         places = rows * self.stride
-        if tokens.ndim == 1 and np.count_nonzero(tokens < 0) == 0 and np.count_nonzero(known >= self.stride) == 0:
+        if tokens.ndim == 1 and num_tokens == len(tokens) and np.count_nonzero(known >= self.stride) == 0:
             places += known
             self.flat_tokens[places] = tokens
             known += 1

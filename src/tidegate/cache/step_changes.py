@@ -206,7 +206,7 @@ class StepChanges:
         row = move.row
         for group, run in move.acquire:
             rows = host.rows[group]
-            rows.put_run(row, run, self._lender.take(rows.group.pool_group, run[1] - run[0]))
+            rows.put_run(row, run, *self._lender.take_with_slots(rows.pool_group, run[1] - run[0]))
             undo.placed.append((group, run[0], run[1]))
         for group, block in move.copies:
             self._private_copy(undo, group, block)

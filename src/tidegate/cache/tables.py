@@ -81,10 +81,10 @@ class GroupRows:
         self._flat_slots[index] = slots
         self._count(len(pages))
 
-    def put_run(self, row: int, run: Range, pages: Int32Array) -> None:
-        """Write the pages of consecutive blocks."""
+    def put_run(self, row: int, run: Range, pages: Int32Array, slots: Int32Array | None = None) -> None:
+        """Write the pages of consecutive blocks, which lie in ``slots``."""
         self.pages[row, run[0] : run[1]] = pages
-        self.slots[row, run[0] : run[1]] = self.pool.slot[pages]
+        self.slots[row, run[0] : run[1]] = self.pool.slot[pages] if slots is None else slots
         self._count(len(pages))
 
     def take(self, index: Int64Array) -> Int32Array:
