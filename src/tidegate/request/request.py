@@ -24,7 +24,8 @@ class Request:
 
     ``lora_id``, ``lora_version`` and ``salt`` name the reuse scope: requests of different scopes share no cache.
     ``run_to_capacity`` lets a request that can never fit run until its sequence is full and end with ``capacity``
-    instead of being refused. Stop tokens and strings do not count before ``min_tokens`` outputs.
+    instead of being refused. Stop tokens and strings do not count before ``min_tokens`` outputs. ``declared`` are
+    prefix lengths worth keeping for others, such as the end of a system prompt: a prefill chunk ends there.
     """
 
     request_id: str
@@ -43,6 +44,7 @@ class Request:
     access: CacheAccess = "read_write"
     prompt_logprobs: bool = False
     run_to_capacity: bool = False
+    declared: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_text("request_id", self.request_id)
@@ -64,6 +66,9 @@ class Request:
         if self.access not in _ACCESS:
             raise ConfigError(f"access={shown(self.access)} must be one of {list(_ACCESS)}", field="access")
         self._check_stops()
+        _check_tuple("declared", self.declared)
+        for length in self.declared:
+            check_integer("declared", length, 1, len(self.prompt))
 
     def _check_stops(self) -> None:
         for name, stops in (("stop", self.stop), ("stop_token_ids", self.stop_token_ids)):

@@ -8,7 +8,7 @@ import numpy as np
 
 from tidegate.base import Int64Array, InternalError
 from tidegate.cache import KVCacheManager, Quote
-from tidegate.request import RunningSequences, WaitingQueue
+from tidegate.request import Request, RunningSequences, WaitingQueue
 from tidegate.scheduling.budget import StepBudget, chunk_end, fit_chunk
 from tidegate.scheduling.config import SchedulerConfig
 from tidegate.scheduling.headroom import Headroom
@@ -65,8 +65,9 @@ class PrefillDraft:
 
     def _continue(self, row: int, start: int, goal: int) -> int:
         """Plan one running prefill's chunk and return its end; ``start`` when it has to wait."""
-        wanted = chunk_end(start, goal, self._most_tokens(), self._view.align)
-        request_id = self._view.sequences.request(row).request_id
+        request = self._view.sequences.request(row)
+        request_id = request.request_id
+        wanted = self._chunk_end(request, start, goal)
         if wanted == start:
             self._note(request_id, "tokens")
             return start
@@ -107,7 +108,7 @@ class PrefillDraft:
         """Plan a waiting request's first chunk; False when it, and so all behind it, must wait."""
         view, candidate, request_id = self._view, waiting.candidate, waiting.request.request_id
         goal = candidate.num_tokens
-        wanted = chunk_end(start, goal, self._most_tokens(), view.align)
+        wanted = self._chunk_end(waiting.request, start, goal)
         if wanted == start:
             return self._note(request_id, "tokens")
         if wanted < goal and self._budget.partials <= 0:
@@ -140,6 +141,14 @@ class PrefillDraft:
     def _is_held_elsewhere(self) -> bool:
         """Tell, while nothing of ours is active, whether sequences outside this scheduler hold pages."""
         return self._view.manager.quote().supply != self._view.pool_pages
+
+    def _chunk_end(self, request: Request, start: int, goal: int) -> int:
+        """Return where a chunk would end if pages were no matter: at the budget, or at the first declared length."""
+        view = self._view
+        end = chunk_end(start, goal, self._most_tokens(), view.align)
+        unit = view.manager.match_unit
+        borders = (length // unit * unit for length in request.declared)
+        return min((border for border in borders if start < border < end), default=end)
 
     def _most_tokens(self) -> int:
         longest = self._view.config.max_chunk_tokens

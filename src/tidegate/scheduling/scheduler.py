@@ -98,6 +98,7 @@ class Scheduler:
             request.prompt,
             ReuseScope(lora_id=request.lora_id, salt=request.salt, lora_version=request.lora_version),
             access="none" if request.prompt_logprobs else request.access,
+            declared=request.declared,
         )
         waiting = Waiting(request, candidate, self._num_submitted, max_length, Phase.WAITING, Milestones())
         self._num_submitted += 1
