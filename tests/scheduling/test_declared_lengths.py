@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.base import ConfigError
+from tidegate.base import BufferSpec, ConfigError, LayerSpec
 from tidegate.cache import KVCacheConfig
 from tidegate.scheduling import SchedulerConfig
 from tidegate.testing.layouts import full, stacked, window
 from tidegate.testing.serving import PlanningRun, make_request
 
+STATE = LayerSpec(1, "linear_attention", (BufferSpec("state", 4096),))
 SYSTEM = list(range(100, 122))  # 22 tokens: 20 of them in whole blocks
 
 
-def run_of(*, checkpoints: str, **config: object) -> PlanningRun:
+def run_of(*, checkpoints: str, second: LayerSpec | None = None, **config: object) -> PlanningRun:
     values = {"max_num_tokens": 64, "max_batch_size": 4, **config}
     return PlanningRun(
         KVCacheConfig(
-            layers=stacked(full(), window(8)),
+            layers=stacked(full(), second or window(8)),
             max_sequences=4,
             max_seq_len=128,
             tokens_per_block=4,
-            pool_slots=(128,),
+            pool_slots=(128,) if second is None else (128, 16),
             window_checkpoints=checkpoints,
         ),
         SchedulerConfig(**values),  # type: ignore[arg-type]  # as given by each test
@@ -30,12 +31,13 @@ def run_of(*, checkpoints: str, **config: object) -> PlanningRun:
 
 def chunk_ends(run: PlanningRun) -> list[int]:
     run.run()
-    return [part.end for plan in run.plans for part in (*plan.admissions, *plan.chunks)]
+    return [end for plan in run.plans for end in [a.end for a in plan.admissions] + [c.end for c in plan.chunks]]
 
 
+@pytest.mark.parametrize("second", [None, STATE])
 @pytest.mark.parametrize("checkpoints", ["declared", "every_chunk"])
-def test_another_prompt_begins_at_the_declared_end(checkpoints: str) -> None:
-    run = run_of(checkpoints=checkpoints)
+def test_another_prompt_begins_at_the_declared_end(checkpoints: str, second: LayerSpec | None) -> None:
+    run = run_of(checkpoints=checkpoints, second=second)
     run.submit(make_request("a", [*SYSTEM, *range(40)], declared=(len(SYSTEM),)))
     run.run()
     follower = make_request("b", [*SYSTEM, *range(50, 80)])

@@ -104,8 +104,8 @@ def checked_access(access: str) -> Access:
     return access  # type: ignore[return-value]  # just checked
 
 
-def checked_lengths(lengths: object, limit: int) -> tuple[int, ...]:
-    """Return declared prefix lengths, ascending; ``ConfigError`` unless they are integers in ``[1, limit]``."""
+def checked_lengths(lengths: object, limit: int, unit: int) -> tuple[int, ...]:
+    """Return declared prefix lengths in whole units, ascending; ``ConfigError`` unless integers in ``[1, limit]``."""
     if not isinstance(lengths, Sequence) or not all(type(n) is int and 0 < n <= limit for n in lengths):
         raise ConfigError(f"declared={shown(lengths)} must be prefix lengths in [1, {limit}]")
-    return tuple(sorted(set(lengths)))
+    return tuple(sorted({length // unit * unit for length in lengths} - {0}))

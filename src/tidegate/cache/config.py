@@ -79,6 +79,11 @@ class KVCacheConfig:
                 check_integer("pool_slots", slots, 0, _INT32)
 
     @property
+    def publishes(self) -> bool:
+        """Whether anything that is computed may be reused by others."""
+        return self.enable_prefix_caching and self.publish != "none"
+
+    @property
     def checkpoint_every(self) -> int:
         """Least distance between window checkpoints in tokens; 0 means declared points only."""
         if self.window_checkpoints == "declared":

@@ -74,10 +74,10 @@ class CacheCore:
         self.tree = RadixTree(self.rows, self.sequences, self.unit)
         self.pruner = TreePruner(self.tree)
         self.matcher = Matcher(self.tree, partial=config.enable_partial_reuse)
-        publishes = config.enable_prefix_caching and config.publish != "none"
-        every = config.checkpoint_every if publishes else 0
+        every = config.checkpoint_every if config.publishes else 0
         self.mover = Mover(self.rows, self.sequences, every, self.unit)
         self.publisher = Publisher(self.pruner, self.sequences, every, tails=config.enable_partial_reuse)
+        self.publisher.declared = self.mover.declared
         self.pending_snapshots = self.publisher.pending_snapshots
         self.settler = Settler(self.rows, self.sequences, self.mover, self.publisher)
         self.rewinder = Rewinder(self.settler)

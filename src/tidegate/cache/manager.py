@@ -89,7 +89,8 @@ class KVCacheManager:
             raise ConfigError(f"retention={retention!r} must be an integer in [0, 100]")
         checked = checked_tokens(tokens, self.config.max_seq_len)
         candidate = Candidate(checked.copy(), _checked_scope(scope), checked_access(access), retention)
-        candidate.declared = checked_lengths(declared, len(checked))
+        lengths = checked_lengths(declared, len(checked), self.match_unit)
+        candidate.declared = lengths if access == "read_write" and self.config.publishes else ()
         return candidate
 
     def probe(self, tokens: npt.ArrayLike, scope: ReuseScope = _DEFAULT_SCOPE) -> PrefixMatch:

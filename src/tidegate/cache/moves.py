@@ -5,6 +5,7 @@ Pure: a ``Move`` is computed from cursors and page columns, and changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from tidegate.base import Retention
@@ -68,6 +69,8 @@ class Mover:
         self._every = checkpoint_every
         self._unit = unit
         self._has_state = any(r.group.retention is Retention.STATE for r in rows)
+        self.declared: dict[int, frozenset[int]] = {}
+        """Lengths of running sequences at which a checkpoint is wanted, where no distance says so."""
 
     def extend(self, row: int, capacity: int) -> Move:
         """Append an open step that ends at ``capacity``."""
@@ -87,7 +90,8 @@ class Mover:
         self.diff(move)
         if move.cursors.steps:
             self._private_writes(move)
-            self._plan_snapshots(move, int(self._sequences.prompt_len[move.row]))
+            declared = self.declared.get(move.row, frozenset())
+            self._plan_snapshots(move, int(self._sequences.prompt_len[move.row]), declared)
         return move
 
     def diff(self, move: Move) -> None:
@@ -129,7 +133,7 @@ class Mover:
             if steps and history % rule.block_tokens:
                 move.copies.append((group, history // rule.block_tokens))
         if steps:
-            self._plan_snapshots(move, candidate.num_tokens)
+            self._plan_snapshots(move, candidate.num_tokens, candidate.declared)
         return move
 
     def _private_writes(self, move: Move) -> None:
@@ -146,13 +150,13 @@ class Mover:
                 shared.append((group, block))
         return shared
 
-    def _plan_snapshots(self, move: Move, prompt_len: int) -> None:
+    def _plan_snapshots(self, move: Move, prompt_len: int, declared: Collection[int]) -> None:
         """A prefill chunk whose end becomes a checkpoint copies each state page there."""
         end = move.end
-        if not self._has_state or end > prompt_len or not self._every or end % self._unit:
+        if not self._has_state or end > prompt_len or end % self._unit:
             return
         last = int(self._sequences.last_checkpoint[move.row]) if move.row >= 0 else move.cursors.history
-        if end - last >= self._every:
+        if end - last >= self._every if self._every else end in declared:
             move.snapshots.extend(
                 group for group, rows in enumerate(self._rows) if rows.group.retention is Retention.STATE
             )
