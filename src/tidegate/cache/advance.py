@@ -8,7 +8,7 @@ from tidegate.base import Int32Array, Int64Array, InternalError, Retention
 from tidegate.cache.moves import Move, Mover
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.ranges import stale
-from tidegate.cache.sequences import NEVER, NOT_READY, Cursors, Mode, SequenceTable
+from tidegate.cache.sequences import NEVER, NOT_READY, ONE, Cursors, Mode, SequenceTable
 from tidegate.cache.settle_rules import SettleRules
 from tidegate.cache.tables import GroupRows
 
@@ -23,14 +23,18 @@ class Settler:
         self.rules = SettleRules(rows, sequences)
         self._mover = mover
         self.publisher = publisher
-        self._unit = publisher.unit
+        self._unit = np.array(publisher.unit)
+        self._expiry = [
+            (np.array(r.block_tokens), np.array(r.block_tokens - 1 + (r.group.window or 1))) for r in self._windowed
+        ]
         self._has_state = any(r.group.retention is Retention.STATE for r in rows)
         self._rewind = rows[0].group.rule.max_rewind_len
 
     def advance(self, rows: Int64Array, histories: Int64Array, tokens: Int32Array) -> None:
         """Settle each row's oldest open step at ``histories``; ``tokens`` became known to it."""
         sequences = self.sequences
-        if np.count_nonzero(sequences.ends[0][rows] != histories) or np.count_nonzero(histories < 0):
+        num_open = sequences.num_open[rows]
+        if np.count_nonzero(sequences.ends[0][rows] != histories) or np.count_nonzero(num_open) < len(rows):
             self.rules.check(rows, histories)
         sequences.append_tokens(rows, tokens)
         event = sequences.event[rows]
@@ -59,7 +63,7 @@ class Settler:
         if self._rewind:
             sequences.settled[rows] = settled
         num_open = sequences.num_open[rows]
-        num_open -= 1
+        num_open -= ONE
         sequences.num_open[rows] = num_open
         if sequences.max_open > 1 and np.count_nonzero(num_open) == 0:
             sequences.ends[0][rows] = -1
@@ -80,8 +84,7 @@ class Settler:
         next_stale = sequences.next_stale[rows]
         expired = (settled >= next_stale).nonzero()[0]
         if len(expired):
-            some = rows[expired]
-            next_stale[expired] = self._expire(some, sequences.settled[some], settled[expired])
+            next_stale[expired] = self._expire(rows[expired], settled[expired])
             sequences.next_stale[rows] = next_stale
         if self._rewind:
             next_stale += self._rewind
@@ -89,10 +92,11 @@ class Settler:
 
     def _publish(self, rows: Int64Array, histories: Int64Array) -> None:
         sequences = self.sequences
-        leaf = sequences.leaf
-        for place, row in enumerate(rows.tolist()):
-            if leaf[row] is None:
-                self.publisher.publish(row, int(histories[place]))
+        leaf, numbers = sequences.leaf, rows.tolist()
+        if None in [leaf[row] for row in numbers]:
+            for row, history in zip(numbers, histories.tolist(), strict=True):
+                if leaf[row] is None:
+                    self.publisher.publish(row, history)
         targets = np.minimum(histories, sequences.known[rows]) // self._unit * self._unit
         if not self.publisher.limited:
             sequences.published[rows] = targets
@@ -105,18 +109,19 @@ class Settler:
         following = targets + self._unit
         sequences.next_publish[rows] = np.where(following <= limits, following, NEVER)
 
-    def _expire(self, rows: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:
+    def _expire(self, rows: Int64Array, new: Int64Array) -> Int64Array:
         """Give back the blocks that went out of the windows; return the next ``D`` at which some will."""
         if len(self._windowed) == 1 and not self._windowed[0].group.sink_blocks:
-            group = self._windowed[0]
-            block, last = group.block_tokens, self.sequences.next_stale[rows]
-            if np.count_nonzero(new >= last + block) == 0:
-                index = rows * group.stride
-                index += (last - (block - 1 + (group.group.window or 1))) // block
-                self._unlock(group, group.take(index), rows)
-                last += block
-                return last
-        return self._expire_any(rows, old, new)
+            group, (block, reach) = self._windowed[0], self._expiry[0]
+            last = self.sequences.next_stale[rows]
+            following = last + block
+            if np.count_nonzero(new >= following) == 0:
+                last -= reach
+                last //= block
+                last += rows * group.stride
+                self._unlock(group, group.take(last), rows)
+                return following
+        return self._expire_any(rows, self.sequences.settled[rows], new)
 
     def _expire_any(self, rows: Int64Array, old: Int64Array, new: Int64Array) -> Int64Array:
         next_stale = np.full(len(rows), NEVER, np.int64)

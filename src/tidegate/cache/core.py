@@ -86,10 +86,11 @@ class CacheCore:
         self.plain_growth = self._plain_growth()
         growing = [g for g in self.grouping.groups if g.retention is not Retention.STATE]
         self.growing_groups = [sum(g.pool_group == p for g in growing) for p in range(self.num_pool_groups)]
-        self.one_block_growth = 0
+        one_block = -1
         if all(g.block_tokens == self.smallest_block for g in growing):
             # A row is less than a block below its border, so this much above it is still a plain step.
-            self.one_block_growth = max(0, min(self.smallest_block, self.plain_growth - self.smallest_block + 1))
+            one_block = min(self.smallest_block, self.plain_growth - self.smallest_block + 1)
+        self.one_block_growth: Int64Array = np.array(one_block)
         self.lives = Lives(config, self.pruner, self.settler, self.counters)
         self._shared_tables = tuple(GroupTables(rows.slots) for rows in self.rows)
         self._version = 0
@@ -161,7 +162,10 @@ class CacheCore:
 
     def step_tables(self, rows: Int64Array, starts: Int64Array, ends: Int64Array) -> tuple[GroupTables, ...]:
         """Return the page tables of a step."""
-        if not any(rows_of.live_scratch for rows_of in self.rows):
+        for rows_of in self.rows:
+            if rows_of.live_scratch:
+                break
+        else:
             return self._shared_tables
         tables = []
         for group, (rows_of, buffers) in enumerate(zip(self.rows, self.grouping.buffers, strict=True)):

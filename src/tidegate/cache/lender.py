@@ -22,6 +22,8 @@ _AHEAD = 1024
 class Lender:
     """One reservation's account, per pool group."""
 
+    __slots__ = ("_at", "_free", "_loans", "_pages", "_pools", "_pruner", "_released", "_rows", "_slots")
+
     def __init__(self, rows: Sequence[GroupRows], pools: Sequence[PagePool], pruner: TreePruner) -> None:
         self._rows = rows
         self._pools = pools

@@ -111,13 +111,14 @@ class KVCacheManager:
 
     def reserve(self, quote: Quote) -> Reservation:
         """Take everything the quote priced. Raises ``StateError`` when anything changed since the quote was made."""
-        self._core.check_thread()
-        if type(quote) is not Quote or not quote.is_of(self._core):
+        core = self._core
+        core.check_thread()
+        if type(quote) is not Quote or quote.state is not core:
             raise ConfigError(f"quote={quote!r} must come from quote() of this cache", field="quote")
-        if quote.version != self._core.version:
+        if quote.version != core.version:
             raise StateError("the quote is stale: the cache has changed since it was made")
-        reservation = Reservation(self._core, quote)
-        self._core.open.append(reservation)
+        reservation = Reservation(core, quote)
+        core.open.append(reservation)
         return reservation
 
     def advance(self, rows: Int64Array, histories: Int64Array, tokens: npt.ArrayLike) -> None:

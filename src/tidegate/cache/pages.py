@@ -17,6 +17,7 @@ PageIds = Int32Array | Int64Array
 """Pages by id: kept as int32; as int64 they are the faster index, for those who use them several times."""
 
 
+_ONE = np.array(1, np.int32)
 _LAST_STAMP = (1 << 31) - 1
 
 
@@ -51,18 +52,18 @@ class PagePool:
     @property
     def num_free(self) -> int:
         """Slots that hold nothing."""
-        return len(self.storage.free)
+        return self.storage.free.count
 
     def acquire(self, slots: Int32Array) -> Int32Array:
         """Make new private pages in ``slots``, each locked once; return their ids."""
         count = len(slots)
-        if len(self.ids) < count:
+        if self.ids.count < count:
             self._grow(count)
         pages = self.ids.take(count)
         index = pages.astype(np.int64)
         self.slot[index] = slots
         self.locks[index] = 1
-        used = self.num_slots - len(self.storage.free) - self.evictable
+        used = self.num_slots - self.storage.free.count - self.evictable
         if used > self.peak_in_use:
             self.peak_in_use = used
         return pages
@@ -86,7 +87,7 @@ class PagePool:
     def unlock_many(self, pages: PageIds, retention: int = 0) -> None:
         """Like ``unlock``; the same page may come several times, once for each lock to take."""
         index = pages.astype(np.int64)
-        if np.count_nonzero(self.locks[index] != 1) == 0:
+        if np.count_nonzero(self.locks[index] != _ONE) == 0:
             # Each with its only lock, so none comes twice.
             self.locks[index] = 0
             self._settle_idle(index, retention)

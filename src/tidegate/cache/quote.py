@@ -40,9 +40,8 @@ class CacheState(Protocol):
     sequences: SequenceTable
     mover: Mover
     num_pool_groups: int
-    smallest_block: int
     plain_growth: int
-    one_block_growth: int
+    one_block_growth: Int64Array
     growing_groups: list[int]
 
     @property
@@ -70,14 +69,10 @@ class Quote:
         self.victims: list[int] = []
         self.tally = Tally(state.rows, state.pools)
         self.shortage: tuple[int, ...] = tuple(self.tally.needs)
-        self._state = state
+        self.state = state
         self._refresh = refresh
         self._rows: list[Int64Array] = []
         self._num_new = 0
-
-    def is_of(self, state: CacheState) -> bool:
-        """Whether it prices this cache."""
-        return self._state is state
 
     @property
     def supply(self) -> tuple[int, ...]:
@@ -86,7 +81,7 @@ class Quote:
 
     def add(self, rows: Int64Array, capacities: Int64Array) -> bool:
         """Let each of these distinct rows' next open step end at ``capacities``; all of them, or False and nothing."""
-        state, sequences = self._state, self._state.sequences
+        state, sequences = self.state, self.state.sequences
         rows = sequences.door.rows(rows)
         capacities = integers(capacities, "capacities", len(rows))
         if self._rows or state.has_open_reservations:
@@ -101,7 +96,7 @@ class Quote:
             return True
         new, border = capacities[crossing], border[crossing]
         if self._one_block_each(new, border):
-            growth = Growth(rows, starts, capacities, crossing, (border // state.smallest_block,))
+            growth = Growth(rows, starts, capacities, crossing, (border // sequences.block,))
             return self._accept_growth(growth, [len(crossing) * groups for groups in state.growing_groups])
         old = starts[crossing]
         plain = (border >= 0) & (new - old <= state.plain_growth) & (new <= sequences.max_seq_len)
@@ -113,15 +108,15 @@ class Quote:
 
     def _one_block_each(self, new: Int64Array, border: Int64Array) -> bool:
         """Whether each of these rows needs exactly the block at its border."""
-        state = self._state
-        beyond = (new - border > state.one_block_growth) | (new > state.sequences.max_seq_len)
-        return bool(state.one_block_growth) and np.count_nonzero(beyond) == 0
+        state = self.state
+        beyond = (new - border > state.one_block_growth) | (new > state.sequences.limit)
+        return np.count_nonzero(beyond) == 0
 
     def _singly(
         self, rows: Int64Array, starts: Int64Array, capacities: Int64Array
     ) -> tuple[list[Growth | Move], list[int]]:
         """Price rows one by one, the plain ones among them as growth."""
-        state, sequences = self._state, self._state.sequences
+        state, sequences = self.state, self.state.sequences
         steps: list[Growth | Move] = []
         total = [0] * state.num_pool_groups
         for i, (row, start, end) in enumerate(zip(rows.tolist(), starts.tolist(), capacities.tolist(), strict=True)):
@@ -153,7 +148,7 @@ class Quote:
         capacity = position(capacity, "capacity")
         self._refresh(candidate)
         match = candidate.match
-        state = self._state
+        state = self.state
         if candidate.is_admitted or id(candidate) in self._candidates:
             raise StateError("the candidate is admitted already")
         if capacity < match.reused:
@@ -178,7 +173,7 @@ class Quote:
 
     def suspend(self, rows: Int64Array) -> None:
         """Give these rows up to this step: what only they hold becomes supply. They must have no open step."""
-        sequences = self._state.sequences
+        sequences = self.state.sequences
         if self._candidates:
             raise StateError("victims must be named before candidates are admitted: their pages are priced together")
         rows = sequences.door.rows(rows)
@@ -192,7 +187,7 @@ class Quote:
 
     def accept_move(self, move: Move, row: int) -> bool:
         """Add a move computed elsewhere; False and nothing when pages are short."""
-        needs = move.needs(self._state.rows, self._state.num_pool_groups)
+        needs = move.needs(self.state.rows, self.state.num_pool_groups)
         return self._accept([move], needs, np.array([row]))
 
     # ---- tally
@@ -203,10 +198,10 @@ class Quote:
         crossing: Int64Array,
         span: tuple[Int64Array, Int64Array],
     ) -> tuple[Growth, list[int]]:
-        needs = [0] * self._state.num_pool_groups
+        needs = [0] * self.state.num_pool_groups
         olds, counts = [], []
         by_block: dict[int, tuple[Int64Array, Int64Array, int]] = {}
-        for rows_of in self._state.rows:
+        for rows_of in self.state.rows:
             block = rows_of.block_tokens
             if block not in by_block:
                 old = (span[0] + (block - 1)) // block
@@ -244,8 +239,8 @@ class Quote:
 
     def _check_apart(self, rows: Int64Array) -> None:
         """Refuse rows that are in this quote already, or in a reservation that is not dispatched."""
-        self._state.check_unreserved(rows)
-        taken = np.zeros(self._state.sequences.num_rows, np.bool_)
+        self.state.check_unreserved(rows)
+        taken = np.zeros(self.state.sequences.num_rows, np.bool_)
         for others in self._rows:
             taken[others] = True
         if taken[rows].any():
@@ -253,7 +248,7 @@ class Quote:
 
     def _check(self, rows: Int64Array, capacities: Int64Array) -> None:
         """Refuse misuse with the first row that is wrong."""
-        sequences = self._state.sequences
+        sequences = self.state.sequences
         for row, end in zip(rows.tolist(), capacities.tolist(), strict=True):
             mode, floor = int(sequences.mode[row]), int(sequences.capacity[row])
             if mode == Mode.FREE:

@@ -38,8 +38,9 @@ class Reservation:
         self.admitted = self._changes.admitted
         self.suspended: list[Candidate] = []
         self.rows, self.starts, self.ends = _order(quote.steps)
-        self.copies = self._page_copies(self._changes.copies)
-        self.snapshots = self._page_copies(self._changes.snapshots)
+        changes = self._changes
+        self.copies = self._page_copies(changes.copies) if changes.copies else ()
+        self.snapshots = self._page_copies(changes.snapshots) if changes.snapshots else ()
 
     def __enter__(self) -> Reservation:
         return self
@@ -115,8 +116,6 @@ class Reservation:
         host.touch()
 
     def _page_copies(self, copies: list[tuple[int, int, int]]) -> tuple[PageCopies, ...]:
-        if not copies:
-            return ()
         by_pool: dict[int, list[tuple[int, int]]] = {}
         for group, source, target in copies:
             by_pool.setdefault(self._host.rows[group].pool_group, []).append((source, target))
@@ -130,6 +129,8 @@ class Reservation:
 
 def _order(steps: list[Growth | Move]) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Rows, starts and ends of a step, in the order of the quote's calls."""
+    if len(steps) == 1 and isinstance(steps[0], Growth):
+        return steps[0].rows, steps[0].starts, steps[0].capacities
     parts = [
         (step.rows, step.starts, step.capacities)
         if isinstance(step, Growth)

@@ -16,6 +16,9 @@ from tidegate.cache.ranges import OpenStep, ceil_div
 if TYPE_CHECKING:
     from tidegate.cache.nodes import Node
 
+ZERO, ONE = np.array(0), np.array(1)
+"""As arrays: numpy takes longer to convert a Python number than to add it to all rows."""
+
 NEVER = 1 << 62
 """A position no sequence reaches."""
 
@@ -90,8 +93,13 @@ class SequenceTable:
         self.retention = np.zeros(num_rows, np.int64)
         self.generation = np.zeros(num_rows, np.int64)
         self.stride = max_seq_len + 8
+        self._stride = np.array(self.stride)
+        self.block, self.limit = np.array(smallest_block), np.array(max_seq_len)
+        """The smallest block and the longest sequence, as arrays."""
         self.tokens = np.zeros((num_rows, self.stride), np.int32)
         self.flat_tokens = self.tokens.reshape(-1)
+        # Rows as they come through the door are never written to: what follows from them need not be computed twice.
+        self._placed_rows = self._row_starts = np.empty(0, np.int64)
         self.leaf: list[Node | None] = [None] * num_rows
         self.attach: list[Node | None] = [None] * num_rows
         self.free_rows = list(range(num_rows - 1, -1, -1))
@@ -166,17 +174,18 @@ class SequenceTable:
 
     def append_tokens(self, rows: Int64Array, tokens: Int32Array) -> None:
         """Append known tokens, int32 ``[n]`` or ``[n, m]`` where trailing -1 marks none."""
-        num_tokens = np.count_nonzero(tokens >= 0)
+        num_tokens = np.count_nonzero(tokens >= ZERO)
         if not num_tokens:
             return
         known = self.known[rows]
-        places = rows * self.stride
-        if tokens.ndim == 1 and num_tokens == len(tokens) and np.count_nonzero(known >= self.stride) == 0:
-            places += known
-            self.flat_tokens[places] = tokens
-            known += 1
+        if rows is not self._placed_rows:
+            self._placed_rows, self._row_starts = rows, rows * self.stride
+        if tokens.ndim == 1 and num_tokens == len(tokens) and np.count_nonzero(known >= self._stride) == 0:
+            self.flat_tokens[self._row_starts + known] = tokens
+            known += ONE
             self.known[rows] = known
             return
+        places = self._row_starts
         columns = tokens[:, None] if tokens.ndim == 1 else tokens
         if (known + np.count_nonzero(columns >= 0, axis=1) > self.stride).any():
             raise StateError(f"tokens: a row would know more than max_seq_len={self.max_seq_len} of them")

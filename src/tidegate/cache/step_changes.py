@@ -20,7 +20,7 @@ from tidegate.cache.lives import Lives
 from tidegate.cache.moves import Move
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.quote import CacheState, Growth
-from tidegate.cache.sequences import NOT_READY, Cursors, Mode
+from tidegate.cache.sequences import NOT_READY, ONE, Cursors, Mode
 from tidegate.cache.tables import GroupRows
 
 
@@ -73,6 +73,8 @@ class StepChanges:
     """One reservation's changes. ``pins`` are pages locked until their copies are ordered, ``moved_rows`` the
     rows whose cursors an undo puts back as they were."""
 
+    __slots__ = ("_growths", "_host", "_lender", "_moves", "admitted", "copies", "moved_rows", "pins", "snapshots")
+
     def __init__(self, host: ReservationHost) -> None:
         self.admitted: list[tuple[Candidate, int]] = []
         self.moved_rows: list[int] = []
@@ -91,6 +93,10 @@ class StepChanges:
 
     def apply(self, steps: list[Growth | Move], needs: list[int], victims: list[int]) -> None:
         """Apply a quote's steps, in order."""
+        if len(steps) == 1 and isinstance(steps[0], Growth):
+            self._lender.fill(needs, victims)
+            self._apply_growth(steps[0])
+            return
         for step in steps:
             if isinstance(step, Move) and step.candidate is not None:
                 self._lock_match(step)
@@ -168,7 +174,7 @@ class StepChanges:
                 sequences.border[crossing] = sequences.border_of(growth.capacities[growth.crossing])
             else:
                 self._place_one_block(crossing, growth.old[0], placed)
-                sequences.border[crossing] = np.minimum(border + self._host.smallest_block, sequences.max_seq_len)
+                sequences.border[crossing] = np.minimum(border + sequences.block, sequences.limit)
         num_open = sequences.num_open[rows]
         if np.count_nonzero(num_open) == 0:
             sequences.ends[0][rows] = growth.capacities
@@ -177,7 +183,7 @@ class StepChanges:
             sequences.ends[num_open, rows] = growth.capacities
             last = int(num_open.max()) + 1
         sequences.capacity[rows] = growth.capacities
-        num_open += 1
+        num_open += ONE
         sequences.num_open[rows] = num_open
         if last == sequences.max_open:
             full = rows[num_open == last]

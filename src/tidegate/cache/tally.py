@@ -15,6 +15,8 @@ from tidegate.cache.tables import GroupRows
 class Tally:
     """Per pool group: ``needs`` fresh pages so far, out of ``supplies`` (free, evictable, or released by the batch)."""
 
+    __slots__ = ("_locked", "_pools", "_rows", "_supply", "_unlocked", "needs")
+
     def __init__(self, rows: Sequence[GroupRows], pools: Sequence[PagePool]) -> None:
         self.needs = [0] * len(pools)
         self._rows = rows
@@ -32,9 +34,10 @@ class Tally:
 
     def take(self, needs: Sequence[int]) -> bool:
         """Take fresh pages; all, or False and none."""
-        totals = [a + b for a, b in zip(self.needs, needs, strict=True)]
-        for total, supply in zip(totals, self.supplies, strict=True):
-            if total > supply:
+        supplies, totals = self.supplies, self.needs.copy()
+        for pool_group, need in enumerate(needs):
+            totals[pool_group] += need
+            if totals[pool_group] > supplies[pool_group]:
                 return False
         self.needs = totals
         return True

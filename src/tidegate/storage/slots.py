@@ -17,28 +17,29 @@ class FreeStack:
     def __init__(self, count: int, capacity: int | None = None) -> None:
         self._ids = np.empty(max(count, capacity or 0, 1), np.int32)
         self._ids[:count] = np.arange(count - 1, -1, -1, dtype=np.int32)
-        self._top = count
+        self.count = count
+        """How many are free; for reading only."""
 
     def __len__(self) -> int:
-        return self._top
+        return self.count
 
     def take(self, count: int) -> Int32Array:
         """Take ``count`` ids; the caller has made sure that they are there."""
-        top = self._top - count
+        top = self.count - count
         if top < 0:
-            raise InternalError(f"took {count} of {self._top} free ids", count=count, free=self._top)
-        self._top = top
+            raise InternalError(f"took {count} of {self.count} free ids", count=count, free=self.count)
+        self.count = top
         return self._ids[top : top + count].copy()
 
     def give(self, ids: Int32Array | Int64Array) -> None:
         """Give ids back."""
-        top = self._top
+        top = self.count
         end = top + len(ids)
         if end > len(self._ids):
             self._ids = np.concatenate([self._ids, np.empty(max(end - len(self._ids), len(self._ids)), np.int32)])
         self._ids[top:end] = ids
-        self._top = end
+        self.count = end
 
     def peek(self) -> Int32Array:
         """Return the free ids, for audits."""
-        return self._ids[: self._top].copy()
+        return self._ids[: self.count].copy()
