@@ -114,7 +114,7 @@ class Settler:
         if len(self._windowed) == 1 and not self._windowed[0].group.sink_blocks:
             group, (block, reach) = self._windowed[0], self._expiry[0]
             last = self.sequences.next_stale[rows]
-            following = last + block
+            following: Int64Array = last + block
             if np.count_nonzero(new >= following) == 0:
                 last -= reach
                 last //= block

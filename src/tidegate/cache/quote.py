@@ -110,7 +110,7 @@ class Quote:
         """Whether each of these rows needs exactly the block at its border."""
         state = self.state
         beyond = (new - border > state.one_block_growth) | (new > state.sequences.limit)
-        return np.count_nonzero(beyond) == 0
+        return bool(np.count_nonzero(beyond) == 0)
 
     def _singly(
         self, rows: Int64Array, starts: Int64Array, capacities: Int64Array

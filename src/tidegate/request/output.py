@@ -34,7 +34,10 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RequestOutput:
-    """A request's end. ``num_cached_tokens`` of the prompt were reused when it was first admitted."""
+    """A request's end. ``num_cached_tokens`` of the prompt were reused when it was first admitted.
+
+    ``prompt_logprobs`` has one entry per prompt token; None for the first, and for those it ended too early to score.
+    """
 
     request_id: str
     prompt: Int32Array
@@ -46,6 +49,7 @@ class RequestOutput:
     text: str = ""
     error: str | None = None
     logprobs: tuple[TokenLogprob, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
 
     @property
     def num_tokens(self) -> int:

@@ -26,6 +26,8 @@ class Request:
     ``run_to_capacity`` lets a request that can never fit run until its sequence is full and end with ``capacity``
     instead of being refused. Stop tokens and strings do not count before ``min_tokens`` outputs. ``declared`` are
     prefix lengths worth keeping for others, such as the end of a system prompt: a prefill chunk ends there.
+    ``prompt_logprobs`` returns the log-probability of each prompt token, with ``sampling.logprobs`` likeliest ones; for
+    that the whole prompt is computed, reusing nothing.
     """
 
     request_id: str

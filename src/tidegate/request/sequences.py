@@ -71,6 +71,7 @@ class RunningSequences:
         self.num_cached: Int64Array = np.zeros(n, dtype=np.int64)
         self.admitted_s: npt.NDArray[np.float64] = np.zeros(n)
         self.first_token_s: npt.NDArray[np.float64] = np.full(n, np.nan)
+        self.scores_prompt: BoolArray = np.zeros(n, dtype=np.bool_)
         self.stop_ids: Int64Array = np.full((n, _FIRST_STOP_WIDTH), _NO_TOKEN, dtype=np.int64)
         self._requests: list[Request | None] = [None] * n
         self._num_admissions = 0
@@ -106,6 +107,7 @@ class RunningSequences:
         self.phase[row] = _PREFILL
         self.tokens[row, :known] = start.tokens
         self.num_prompt[row] = request.num_prompt_tokens
+        self.scores_prompt[row] = request.prompt_logprobs
         self.num_tokens[row] = self.target[row] = known
         self.max_length[row] = start.max_length
         self.min_length[row] = request.num_prompt_tokens + request.min_tokens

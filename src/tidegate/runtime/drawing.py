@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.base import ConfigError, EngineError, Int64Array
+from tidegate.base import ConfigError, EngineError, Int64Array, InternalError
 from tidegate.request import Phase, Request, RunningSequences, TokenLogprob
 
 Float32Array = npt.NDArray[np.float32]
@@ -27,13 +27,20 @@ class DrawnLogprobs:
     top: Float32Array
     wanted: Int64Array
 
+    def of(self, place: int, token: int) -> TokenLogprob:
+        """Return what was found for the ``place``-th token, which is ``token``."""
+        number = int(self.wanted[place])
+        top = zip(self.top_tokens[place, :number].tolist(), self.top[place, :number].tolist(), strict=True)
+        return TokenLogprob(token, float(self.chosen[place]), tuple(top))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """One token per row of logits."""
+    """One token per row of logits; what tokens of prompts scored, if any were to be."""
 
     tokens: Int64Array
     logprobs: DrawnLogprobs | None = None
+    prompts: DrawnLogprobs | None = None
 
 
 Draw = Callable[[npt.ArrayLike], Drawn]
@@ -54,6 +61,10 @@ class Drawer(Protocol):
         """Return the draw for these rows' next tokens."""
         ...
 
+    def score(self, logits: npt.ArrayLike, tokens: Int64Array, wanted: Int64Array) -> DrawnLogprobs:
+        """Return the log-probabilities of given tokens ``[m]`` under logits ``[m, vocabulary]``."""
+        ...
+
 
 class GreedyDrawer:
     """Takes the likeliest token, in NumPy."""
@@ -61,7 +72,8 @@ class GreedyDrawer:
     def check(self, request: Request) -> None:
         """Raise ``ConfigError`` unless the request is plainly greedy."""
         params = request.sampling
-        if not params.is_greedy or params.has_penalties or params.logprobs is not None:
+        wants_logprobs = params.logprobs is not None or request.prompt_logprobs
+        if not params.is_greedy or params.has_penalties or wants_logprobs:
             raise ConfigError(
                 "sampling: only temperature=0 without penalties and logprobs is possible without torch",
                 field="sampling",
@@ -89,6 +101,10 @@ class GreedyDrawer:
 
         return draw
 
+    def score(self, logits: npt.ArrayLike, tokens: Int64Array, wanted: Int64Array) -> DrawnLogprobs:
+        """Never asked: such requests are refused."""
+        raise InternalError("a greedy drawer was asked for log-probabilities")
+
 
 def early_stops(rows: Int64Array, sequences: RunningSequences) -> tuple[Int64Array, Int64Array] | None:
     """Return ``(place, token)`` of stop tokens that may not be drawn yet; None when there are none."""
@@ -109,11 +125,6 @@ def request_logprobs(
         return ()
     wants = np.flatnonzero((found.wanted >= 0) & (sequences.phase[rows] != Phase.FINISHED))
     return tuple(
-        (sequences.request(int(rows[place])).request_id, _logprob(drawn, found, place)) for place in wants.tolist()
+        (sequences.request(int(rows[place])).request_id, found.of(place, int(drawn.tokens[place])))
+        for place in wants.tolist()
     )
-
-
-def _logprob(drawn: Drawn, found: DrawnLogprobs, place: int) -> TokenLogprob:
-    number = int(found.wanted[place])
-    top = zip(found.top_tokens[place, :number].tolist(), found.top[place, :number].tolist(), strict=True)
-    return TokenLogprob(int(drawn.tokens[place]), float(found.chosen[place]), tuple(top))

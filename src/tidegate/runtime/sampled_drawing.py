@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 
 from tidegate.base import Int64Array
-from tidegate.engine.sampling import History, LogitBias, SamplingBatch, TokenLists, sample
+from tidegate.engine.sampling import History, LogitBias, SamplingBatch, TokenLists, sample, token_logprobs
 from tidegate.request import Request, RunningSequences
 from tidegate.runtime.drawing import Draw, Drawn, DrawnLogprobs, early_stops
 
@@ -68,8 +68,7 @@ class SamplingDrawer:
         )
 
         def draw(logits: npt.ArrayLike) -> Drawn:
-            scores = logits if isinstance(logits, torch.Tensor) else torch.from_numpy(np.asarray(logits))
-            result = sample(scores, batch)
+            result = sample(_tensor(logits), batch)
             if result.logprobs is None:
                 return Drawn(result.tokens)
             found = result.logprobs
@@ -77,6 +76,16 @@ class SamplingDrawer:
             return Drawn(result.tokens, DrawnLogprobs(found.chosen, found.top_tokens, found.top, wanted))
 
         return draw
+
+    def score(self, logits: npt.ArrayLike, tokens: Int64Array, wanted: Int64Array) -> DrawnLogprobs:
+        """Return the log-probabilities of given tokens ``[m]`` under logits ``[m, vocabulary]``."""
+        with torch.inference_mode():
+            found = token_logprobs(_tensor(logits), tokens, int(wanted.max(initial=0)))
+        return DrawnLogprobs(found.chosen, found.top_tokens, found.top, wanted)
+
+
+def _tensor(logits: npt.ArrayLike) -> torch.Tensor:
+    return logits if isinstance(logits, torch.Tensor) else torch.from_numpy(np.asarray(logits))
 
 
 def _history(rows: Int64Array, sequences: RunningSequences) -> History:

@@ -27,6 +27,7 @@ class _Open:
     text: TextStream | None
     num_seen: int = 0
     logprobs: list[TokenLogprob] = dataclasses.field(default_factory=list)
+    prompt_logprobs: list[TokenLogprob | None] = dataclasses.field(default_factory=list)
 
     @property
     def is_watched(self) -> bool:
@@ -87,6 +88,8 @@ class Session:
         text = None if self._text is None else self._text.open(request)
         ended = self._scheduler.submit(request, now=self._clock.now())
         entry = _Open(request, stream, text)
+        if request.prompt_logprobs:
+            entry.prompt_logprobs = [None] * request.num_prompt_tokens
         self._open[request.request_id] = entry
         if entry.is_watched:
             self._watched[request.request_id] = entry
@@ -113,6 +116,10 @@ class Session:
         self.stall = report.stall
         for request_id, logprob in report.logprobs:
             self._open[request_id].logprobs.append(logprob)
+        for scored in report.prompts:
+            entry = self._open.get(scored.request_id)
+            if entry is not None:  # else it was ended since
+                entry.prompt_logprobs[scored.first : scored.first + len(scored.logprobs)] = scored.logprobs
         deltas.extend(self._end(output) for output in report.outcome.finished)
         for request_id, entry in list(self._watched.items()):
             tokens = self._scheduler.tokens_since(request_id, entry.num_seen)
@@ -170,5 +177,7 @@ class Session:
         self._watched.pop(request_id, None)
         if entry.request.sampling.logprobs is not None:
             output = dataclasses.replace(output, logprobs=tuple(entry.logprobs[: output.num_tokens]))
+        if entry.request.prompt_logprobs:
+            output = dataclasses.replace(output, prompt_logprobs=tuple(entry.prompt_logprobs))
         new = output.tokens[num_seen:] if entry.is_streamed else np.zeros(0, dtype=np.int32)
         return TokenDelta(request_id=request_id, tokens=new, text=text if entry.is_streamed else "", output=output)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from tidegate.cache import KVCacheManager, Reservation, StepPages
 from tidegate.engine import Engine, StepInput
 from tidegate.request import TokenLogprob
 from tidegate.runtime.drawing import Drawer, Drawn, request_logprobs
+from tidegate.runtime.prompt_scores import PromptLogprobs, PromptSpans, prompt_logprobs, prompt_spans
 from tidegate.runtime.step_input import engine_step
 from tidegate.runtime.worker import Worker
 from tidegate.scheduling import Outcome, Plan, Scheduler, Stall, Step
@@ -39,6 +41,7 @@ class _Flight:
     pages: StepPages
     sampled: Int64Array
     drawn: Future[Drawn]
+    spans: PromptSpans | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +50,7 @@ class StepReport:
 
     outcome: Outcome
     logprobs: tuple[tuple[str, TokenLogprob], ...] = ()
+    prompts: tuple[PromptLogprobs, ...] = ()
     stall: Stall | None = None
     error: Exception | None = None
 
@@ -121,21 +125,24 @@ class StepLoop:
         now = self._clock.now()
         sequences = self._scheduler.sequences
         step = self._scheduler.start(prepared.plan, prepared.reservation, now=now)
-        sampled, drawn = np.flatnonzero(step.samples), Future[Drawn]()
+        sampled, drawn, spans = np.flatnonzero(step.samples), Future[Drawn](), prompt_spans(step, sequences)
         try:
             self._manager.copy_pages(prepared.pages.copies)
             for row in step.rows[len(step.rows) - step.num_admitted :].tolist():
                 self._drawer.enter(row, sequences.request(row), int(sequences.order[row]))
-            drawn = self._worker.submit(self._job(step, sampled, engine_step(step, prepared.pages, sequences)))
+            work = engine_step(step, prepared.pages, sequences, None if spans is None else spans.sources)
+            drawn = self._worker.submit(self._job(step, sampled, spans, work))
         except Exception as error:
             drawn.set_exception(error)
         except BaseException as error:
             prepared.reservation.rollback()
             self._scheduler.fail(step, EngineError(f"interrupted by {type(error).__name__}"), now=now)
             raise
-        return _Flight(step, prepared.reservation, prepared.pages, sampled, drawn)
+        return _Flight(step, prepared.reservation, prepared.pages, sampled, drawn, spans)
 
-    def _job(self, step: Step, sampled: Int64Array, work: StepInput | None) -> Callable[[], Drawn]:
+    def _job(
+        self, step: Step, sampled: Int64Array, spans: PromptSpans | None, work: StepInput | None
+    ) -> Callable[[], Drawn]:
         """Return what the worker runs. It reads arrays gathered here, never the scheduler's or the cache's own."""
         nothing = Drawn(np.zeros(0, dtype=np.int64))
         if work is None:
@@ -143,8 +150,11 @@ class StepLoop:
         draw = self._drawer.prepare(step.rows[sampled], self._scheduler.sequences) if len(sampled) else None
 
         def compute() -> Drawn:
-            logits = self._engine.forward(work)
-            return nothing if draw is None else draw(logits)
+            logits: Any = self._engine.forward(work)  # an array or a tensor: both can be cut
+            if spans is None:
+                return nothing if draw is None else draw(logits)
+            drawn = nothing if draw is None else draw(logits[: len(sampled)])
+            return replace(drawn, prompts=self._drawer.score(logits[len(sampled) :], spans.targets, spans.wanted))
 
         return compute
 
@@ -177,4 +187,7 @@ class StepLoop:
         self._flight = None
         flight.reservation.keep()
         logprobs = request_logprobs(drawn, flight.step.rows[flight.sampled], self._scheduler.sequences)
-        return StepReport(self._scheduler.apply(flight.step, tokens, now=self._clock.now()), logprobs)
+        prompts: tuple[PromptLogprobs, ...] = ()
+        if flight.spans is not None and drawn.prompts is not None:
+            prompts = prompt_logprobs(flight.spans, drawn.prompts)
+        return StepReport(self._scheduler.apply(flight.step, tokens, now=self._clock.now()), logprobs, prompts)

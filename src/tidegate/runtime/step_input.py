@@ -11,8 +11,13 @@ from tidegate.request import RunningSequences
 from tidegate.scheduling import Step
 
 
-def engine_step(step: Step, pages: StepPages, sequences: RunningSequences) -> StepInput | None:
-    """Lay a step out flat, without the sequences that ended since it was planned; None when none is left."""
+def engine_step(
+    step: Step, pages: StepPages, sequences: RunningSequences, scored: Int64Array | None = None
+) -> StepInput | None:
+    """Lay a step out flat, without the sequences that ended since it was planned; None when none is left.
+
+    Logits are asked for where a token is drawn and, behind those, at the flat places ``scored``.
+    """
     places = np.flatnonzero(step.is_computed)
     if not len(places):
         return None
@@ -26,13 +31,14 @@ def engine_step(step: Step, pages: StepPages, sequences: RunningSequences) -> St
     else:
         owners = np.repeat(rows, lengths)
         positions = np.arange(cu_seqlens[-1], dtype=np.int64) + np.repeat(starts - cu_seqlens[:-1], lengths)
+    logit_positions = cu_seqlens[1:][step.samples[places]].astype(np.int64) - 1
     return StepInput(
         token_ids=sequences.tokens[owners, positions].astype(np.int64),
         positions=positions,
         cu_seqlens=cu_seqlens,
         rows=rows,
         groups=groups,
-        logit_positions=cu_seqlens[1:][step.samples[places]].astype(np.int64) - 1,
+        logit_positions=logit_positions if scored is None else np.concatenate([logit_positions, scored]),
     )
 
 

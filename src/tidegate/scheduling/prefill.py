@@ -16,6 +16,9 @@ from tidegate.scheduling.plan import Admission, Chunk, Wait, Waiting, WaitReason
 from tidegate.scheduling.policy import prefill_order
 from tidegate.scheduling.shared_prefix import PrefixOwners
 
+_MOST_SCORED = 256
+"""Prompt tokens that are scored in one chunk: each takes a row of logits as long as the vocabulary."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanView:
@@ -145,7 +148,10 @@ class PrefillDraft:
     def _chunk_end(self, request: Request, start: int, goal: int) -> int:
         """Return where a chunk would end if pages were no matter: at the budget, or at the first declared length."""
         view = self._view
-        end = chunk_end(start, goal, self._most_tokens(), view.align)
+        most = self._most_tokens()
+        if request.prompt_logprobs:
+            most = min(most, max(_MOST_SCORED // view.align, 1) * view.align)
+        end = chunk_end(start, goal, most, view.align)
         unit = view.manager.match_unit
         borders = (length // unit * unit for length in request.declared)
         return min((border for border in borders if start < border < end), default=end)
