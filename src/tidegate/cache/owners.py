@@ -76,7 +76,7 @@ class PageOwners:
 
     def keep_many(self, pool: PagePool, pages: PageIds, owners: Int32Array, ordinals: Int32Array) -> None:
         """Cache distinct pages, each for one more owner."""
-        pages = pages.astype(np.int64)
+        pages = pages.astype(np.int64, copy=False)
         refs = pool.refs[pages]
         taken = refs.nonzero()[0]
         if len(taken):

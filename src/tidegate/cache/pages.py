@@ -86,7 +86,7 @@ class PagePool:
 
     def unlock_many(self, pages: PageIds, retention: int = 0) -> None:
         """Like ``unlock``; the same page may come several times, once for each lock to take."""
-        index = pages.astype(np.int64)
+        index = pages.astype(np.int64, copy=False)
         if np.count_nonzero(self.locks[index] != _ONE) == 0:
             # Each with its only lock, so none comes twice.
             self.locks[index] = 0
