@@ -84,7 +84,7 @@ def test_beside_requests_that_do_not_ask() -> None:
         )
         for request in (first, second, third):
             llm.session.submit(request)
-        ended = {}
+        ended: dict[str, RequestOutput] = {}
         while llm.session.has_work:
             ended |= {delta.request_id: delta.output for delta in llm.session.step() if delta.output is not None}
     check(dense, ended["b"], 0)

@@ -8,7 +8,7 @@ from tidegate.base import Int32Array, Int64Array, InternalError, Retention
 from tidegate.cache.moves import Move, Mover
 from tidegate.cache.publishing import Publisher
 from tidegate.cache.ranges import stale
-from tidegate.cache.sequences import NEVER, NOT_READY, ONE, Cursors, Mode, SequenceTable
+from tidegate.cache.sequences import NEVER, NOT_READY, ONE, ZERO, Cursors, Mode, SequenceTable
 from tidegate.cache.settle_rules import SettleRules
 from tidegate.cache.tables import GroupRows
 
@@ -41,9 +41,11 @@ class Settler:
         due = (histories >= event).nonzero()[0]
         if len(due) and np.count_nonzero(event) < len(event):
             # The rows that always need a closer look first: event 0.
-            for place in (event == 0).nonzero()[0].tolist():
+            for place in (event == ZERO).nonzero()[0].tolist():
                 self._settle_one(int(rows[place]), int(histories[place]))
             plain = event.nonzero()[0]
+            if not len(plain):
+                return
             rows, histories = rows[plain], histories[plain]
             due = (histories >= event[plain]).nonzero()[0]
         if len(rows):

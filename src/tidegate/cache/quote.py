@@ -15,7 +15,7 @@ from tidegate.cache.candidate import Candidate
 from tidegate.cache.door import integers, position
 from tidegate.cache.moves import Move, Mover
 from tidegate.cache.pages import PagePool
-from tidegate.cache.sequences import Mode, SequenceTable
+from tidegate.cache.sequences import ZERO, Mode, SequenceTable
 from tidegate.cache.tables import GroupRows
 from tidegate.cache.tally import Tally
 
@@ -99,7 +99,7 @@ class Quote:
             growth = Growth(rows, starts, capacities, crossing, (border // sequences.block,))
             return self._accept_growth(growth, [len(crossing) * groups for groups in state.growing_groups])
         old = starts[crossing]
-        plain = (border >= 0) & (new - old <= state.plain_growth) & (new <= sequences.max_seq_len)
+        plain = (border >= ZERO) & (new - old <= state.plain_growth) & (new <= sequences.limit)
         if np.count_nonzero(plain) == len(plain):
             growth, needs = self._growth((rows, starts, capacities), crossing, (old, new))
             return self._accept_growth(growth, needs)
@@ -204,8 +204,9 @@ class Quote:
         for rows_of in self.state.rows:
             block = rows_of.block_tokens
             if block not in by_block:
-                old = (span[0] + (block - 1)) // block
-                count = (span[1] + (block - 1)) // block - old
+                size, round_up = np.array(block), np.array(block - 1)
+                old = (span[0] + round_up) // size
+                count = (span[1] + round_up) // size - old
                 by_block[block] = old, count, int(count.sum())
             old, count, total = by_block[block]
             olds.append(old)

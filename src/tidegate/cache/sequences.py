@@ -94,6 +94,7 @@ class SequenceTable:
         self.generation = np.zeros(num_rows, np.int64)
         self.stride = max_seq_len + 8
         self._stride = np.array(self.stride)
+        self._round_up = np.array(smallest_block - 1)
         self.block, self.limit = np.array(smallest_block), np.array(max_seq_len)
         """The smallest block and the longest sequence, as arrays."""
         self.tokens = np.zeros((num_rows, self.stride), np.int32)
@@ -142,8 +143,8 @@ class SequenceTable:
 
     def border_of(self, capacity: Int64Array) -> Int64Array:
         """Return the border of ready rows that own all their blocks up to ``capacity``."""
-        block = self._smallest_block
-        return np.minimum((capacity + (block - 1)) // block * block, self.max_seq_len)
+        border: Int64Array = np.minimum((capacity + self._round_up) // self.block * self.block, self.limit)
+        return border
 
     def border_after(self, capacity: int) -> int:
         """``border_of`` one row."""
