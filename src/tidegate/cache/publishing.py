@@ -242,6 +242,8 @@ class Publisher:
         node = self._locate(row, begin) if begin else self._attachment(row)
         if node is None:
             return None
+        if node.row >= 0:  # another sequence's, which has published the same text since
+            tree.close_leaf(node)
         tail = sequences.tokens[row, begin:history].tobytes()
         if node.end > begin:
             if node.data[(begin - node.start) * TOKEN_BYTES :].startswith(tail):
