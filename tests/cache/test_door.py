@@ -58,6 +58,8 @@ def state_of(manager: KVCacheManager) -> list[Any]:
 
 BAD_ROWS: dict[str, Callable[[Int64Array], Any]] = {
     "a row twice": lambda rows: rows[[0, 1, 0]],
+    "far below the first": lambda rows: np.array([-5]),
+    "as far below as there are rows": lambda rows: np.array([-4]),
     "counted from the end": lambda rows: rows - 4,
     "beyond the last": lambda rows: rows + 4,
     "far beyond": lambda rows: rows + (1 << 40),
@@ -217,3 +219,28 @@ def test_only_the_thread_that_made_the_cache_changes_it(manager: KVCacheManager)
 
     assert [type(error) for error in errors] == [WrongThread] * 7
     manager.audit()
+
+
+def test_what_was_given_may_be_changed_afterwards(manager: KVCacheManager) -> None:
+    rows = start(manager)
+    mine, capacities = rows.copy(), manager.capacity[rows] + 1
+    quote = manager.quote()
+    assert quote.add(mine, capacities)
+    mine[:], capacities[:] = 0, 60
+    reservation = manager.reserve(quote)
+    reservation.dispatch()
+    mine[:], capacities[:] = 1, 50
+    reservation.rollback()
+    manager.audit()
+    assert manager.capacity[rows].tolist() == [6, 6, 6]
+
+
+def test_rows_that_were_checked_once_are_told_from_others(manager: KVCacheManager) -> None:
+    rows = start(manager)
+    again = rows.copy()
+    for _ in range(2):
+        quote = manager.quote()
+        assert quote.add(again, manager.capacity[rows] + 1)
+    again[1] = again[0]
+    with pytest.raises(ConfigError, match="distinct"):
+        manager.quote().add(again, manager.capacity[rows] + 1)

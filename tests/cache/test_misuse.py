@@ -154,17 +154,13 @@ def test_a_failed_batch_leaves_no_valid_quote_behind() -> None:
 
 
 def test_forks_are_made_all_or_none() -> None:
-    cache = manager(
-        layers=stacked(full(), state()),
-        separate_pools=True,
-        pool_slots=(12, 3),
-        max_sequences=5,
-        enable_prefix_caching=False,
-    )
+    cache = manager(layers=stacked(full(), state()), separate_pools=True, pool_slots=(12, 3), max_sequences=5)
     rows = start(cache, [1] * 6)
+    before = cache.statistics()
 
-    with pytest.raises(OutOfPages, match="state slots"):
-        cache.fork(int(rows[0]), count=3)
+    with pytest.raises(OutOfPages, match="5 rows, 4 are free"):
+        cache.fork(int(rows[0]), count=5)
+    assert cache.statistics() == before
     cache.audit()
 
 

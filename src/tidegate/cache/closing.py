@@ -112,7 +112,8 @@ class LeafCloser:
         low, high, sinks = needed_block_arrays(group, history)
         # One position more than a query there reads, for exact repeats, where the row still has its block.
         first = np.maximum(sinks, np.maximum(0, history - (group.group.window or 1)) // group.block_tokens)
-        first = np.where((first < low) & (group.pages[rows, first] < 0), low, first)
+        kept = group.pages[rows, np.minimum(first, group.stride - 1)] >= 0
+        first = np.where((first < low) & ~kept, low, first)
         is_new = batch.checkpoints >= 0
         if np.count_nonzero(is_new) < len(is_new):
             first, high, sinks = np.where(is_new, (first, high, sinks), 0)

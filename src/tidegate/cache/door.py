@@ -13,8 +13,7 @@ class RowDoor:
 
     def __init__(self, num_rows: int) -> None:
         self._num_rows = num_rows
-        # Twice the rows: what numpy counts from the end falls into the second half, where nothing may be.
-        self._mark = np.zeros(2 * num_rows, np.bool_)
+        self._mark = np.zeros(num_rows, np.bool_)
         # A step's rows come in twice, to be priced and to be settled, and most often again in the next step; as nobody
         # can write to them, one look is enough.
         self._last = self._before = np.empty(0, np.int64)
@@ -32,7 +31,7 @@ class RowDoor:
         mark = self._mark
         try:
             mark[rows] = True
-            is_good = np.count_nonzero(mark[: self._num_rows]) == len(rows)
+            is_good = np.count_nonzero(mark) == len(rows) and np.count_nonzero(rows < 0) == 0
         except IndexError:
             is_good = False
         mark.fill(False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidegate.base import Int64Array, OutOfPages, Retention
+from tidegate.base import Int64Array
 from tidegate.cache.advance import Settler
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.closing import LeafCloser
@@ -167,24 +167,10 @@ class Lives:
                 pool.unlock_many(pages[values == value], value)
 
     def fork(self, row: int, count: int) -> list[int]:
-        """Return new rows that share every page of ``row``; its state pages are copied. All, or ``OutOfPages``."""
-        state = [r for r in self._rows if r.group.retention is Retention.STATE and r.pages[row, 0] >= 0]
-        needs: dict[int, int] = {}
-        for rows_of in state:
-            needs[rows_of.pool_group] = needs.get(rows_of.pool_group, 0) + count
-        pools = {rows_of.pool_group: rows_of.pool for rows_of in state}
-        for pool_group, need in needs.items():
-            supply = pools[pool_group].num_free + pools[pool_group].evictable
-            if supply < need:
-                raise OutOfPages(f"fork needs {need} state slots, {supply} are to be had", needed=need, free=supply)
-        for pool_group, need in needs.items():
-            pool = pools[pool_group]
-            if pool.num_free < need:
-                self._pruner.drop_owners(pool, pool_group, pool.pop(need - pool.num_free))
-        return [self._fork_one(row, state) for _ in range(count)]
+        """Return new rows that share every page of ``row``; whoever writes to one first copies it in its next step."""
+        return [self._fork_one(row) for _ in range(count)]
 
-    def _fork_one(self, row: int, state: list[GroupRows]) -> int:
-        """Return a new row that shares every page of ``row``; its state pages are copied."""
+    def _fork_one(self, row: int) -> int:
         sequences, publisher = self._sequences, self._publisher
         publisher.close_leaf(row)
         new = sequences.take_row()
@@ -199,19 +185,14 @@ class Lives:
         if row in publisher.at_end:
             publisher.at_end.add(new)
         for rows_of in self._rows:
-            self._share(rows_of, row, new, copies=rows_of in state)
+            self._share(rows_of, row, new)
         for one in (row, new):
             self._settler.refresh(one)
         return new
 
     @staticmethod
-    def _share(rows_of: GroupRows, row: int, new: int, *, copies: bool) -> None:
+    def _share(rows_of: GroupRows, row: int, new: int) -> None:
         pages = rows_of.pages[row]
-        if copies:
-            page = rows_of.pool.acquire(rows_of.pool.storage.free.take(1))
-            rows_of.pool.storage.copy(rows_of.pool.slot[pages[:1]], rows_of.pool.slot[page])
-            rows_of.put_run(new, (0, 1), page)
-            return
         owned = pages[pages >= 0]
         rows_of.pool.lock(owned)
         rows_of.pages[new], rows_of.slots[new] = pages, rows_of.slots[row]

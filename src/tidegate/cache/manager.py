@@ -163,7 +163,7 @@ class KVCacheManager:
     def fork(self, row: int, count: int = 1) -> Int64Array:
         """Return ``count`` new rows that share every page of ``row``; the first write to a shared page copies it.
 
-        Raises ``OutOfPages`` without enough free rows or, for state pages, which are copied, slots.
+        Takes no page itself. Raises ``OutOfPages`` without enough free rows.
         """
         row = int(self._idle(np.array([row]))[0])
         if position(count, "count") < 1:

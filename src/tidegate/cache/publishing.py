@@ -172,8 +172,9 @@ class Publisher:
             child = node.children.get(key) if node.children is not None else None
             if child is None:
                 return None
-            content = self._tree.reader.content(child)
-            if not content.startswith(rest[: len(content)]):
+            if child.row >= 0:  # another sequence's, which has published the same text since
+                self._tree.close_leaf(child)
+            if not child.data.startswith(rest[: len(child.data)]):
                 return None
             node = child
         return node if node.parent is not None else None
@@ -242,8 +243,6 @@ class Publisher:
         node = self._locate(row, begin) if begin else self._attachment(row)
         if node is None:
             return None
-        if node.row >= 0:  # another sequence's, which has published the same text since
-            tree.close_leaf(node)
         tail = sequences.tokens[row, begin:history].tobytes()
         if node.end > begin:
             if node.data[(begin - node.start) * TOKEN_BYTES :].startswith(tail):

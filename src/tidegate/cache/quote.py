@@ -83,7 +83,8 @@ class Quote:
         """Let each of these distinct rows' next open step end at ``capacities``; all of them, or False and nothing."""
         state, sequences = self.state, self.state.sequences
         rows = sequences.door.rows(rows)
-        capacities = integers(capacities, "capacities", len(rows))
+        capacities = integers(capacities, "capacities", len(rows)).copy()
+        capacities.setflags(write=False)  # the reservation goes by them
         if self._rows or state.has_open_reservations:
             self._check_apart(rows)
         starts, border = sequences.capacity[rows], sequences.border[rows]
