@@ -55,6 +55,16 @@ def test_sinks_cannot_be_said() -> None:
         manager.csr(grown(manager, 100), 0)
 
 
+def test_scratch_cannot_be_said() -> None:
+    manager = manager_of(*(LayerSpec(i, "sliding_attention", BUFFERS, window=16) for i in range(4)))
+    quote = manager.quote()
+    assert quote.admit(manager.candidate(np.arange(128, dtype=np.int32)), 128)
+    with manager.reserve(quote) as reservation:
+        reservation.dispatch()
+        with pytest.raises(StateError, match="live scratch"):
+            manager.csr(reservation.rows, 0)
+
+
 @pytest.mark.parametrize("group", [-1, 1, True])
 def test_refuses_groups_that_are_not_there(group: int) -> None:
     manager = manager_of(LayerSpec(0, "full_attention", BUFFERS))

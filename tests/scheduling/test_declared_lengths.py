@@ -22,7 +22,7 @@ def run_of(*, checkpoints: str, second: LayerSpec | None = None, **config: objec
             max_sequences=4,
             max_seq_len=128,
             tokens_per_block=4,
-            pool_slots=(128,) if second is None else (128, 16),
+            pool_slots=(128,) if second in (None, full()) else (128, 16),
             window_checkpoints=checkpoints,
         ),
         SchedulerConfig(**values),  # type: ignore[arg-type]  # as given by each test
@@ -68,6 +68,29 @@ def test_a_length_already_cached_cuts_nothing() -> None:
     run.submit(make_request("b", [*SYSTEM, *range(50, 80)], declared=(len(SYSTEM),)))
 
     assert chunk_ends(run) == [52]
+
+
+def test_a_length_nearer_than_the_distance_is_kept_too() -> None:
+    run = run_of(checkpoints="every:64")
+    run.submit(make_request("a", [*SYSTEM, *range(40)], declared=(len(SYSTEM),)))
+    run.run()
+
+    assert run.manager.probe(make_request("b", [*SYSTEM, *range(50, 80)]).prompt).reused == 20
+
+
+@pytest.mark.parametrize("fields", [{"access": "read"}, {"access": "none"}, {"prompt_logprobs": True}])
+def test_who_keeps_nothing_is_not_cut(fields: dict[str, object]) -> None:
+    run = run_of(checkpoints="declared")
+    run.submit(make_request("a", [*SYSTEM, *range(40)], declared=(len(SYSTEM),), **fields))
+
+    assert chunk_ends(run) == [62]
+
+
+def test_full_attention_alone_needs_no_cut() -> None:
+    run = run_of(checkpoints="declared", second=full())
+    run.submit(make_request("a", [*SYSTEM, *range(40)], declared=(len(SYSTEM),)))
+
+    assert chunk_ends(run) == [62]
 
 
 @pytest.mark.parametrize("declared", [(0,), (51,), (True,), (1.5,), [3], "ab", tuple(range(1, 67))])

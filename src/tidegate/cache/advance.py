@@ -96,9 +96,7 @@ class Settler:
         sequences = self.sequences
         leaf, numbers = sequences.leaf, rows.tolist()
         if None in [leaf[row] for row in numbers]:
-            for row, history in zip(numbers, histories.tolist(), strict=True):
-                if leaf[row] is None:
-                    self.publisher.publish(row, history)
+            self._publish_leafless(dict(zip(numbers, histories.tolist(), strict=True)))
         targets = np.minimum(histories, sequences.known[rows]) // self._unit * self._unit
         if not self.publisher.limited:
             sequences.published[rows] = targets
@@ -110,6 +108,13 @@ class Settler:
         sequences.published[rows] = targets
         following = targets + self._unit
         sequences.next_publish[rows] = np.where(following <= limits, following, NEVER)
+
+    def _publish_leafless(self, histories: dict[int, int]) -> None:
+        """Publish the rows that have no open leaf, and those whose leaf is closed by that."""
+        leaf = self.sequences.leaf
+        while lacking := [row for row in histories if leaf[row] is None]:
+            for row in lacking:
+                self.publisher.publish(row, histories.pop(row))
 
     def _expire(self, rows: Int64Array, new: Int64Array) -> Int64Array:
         """Give back the blocks that went out of the windows; return the next ``D`` at which some will."""

@@ -36,7 +36,9 @@ class LeafCloser:
             return rows, None
         leaf = sequences.leaf
         leaves = [leaf[row] for row in rows.tolist()]
-        is_done = (sequences.next_publish[rows] != NEVER) & (sequences.known[rows] >= sequences.history[rows])
+        history = sequences.history[rows]
+        is_done = (sequences.next_publish[rows] != NEVER) & (sequences.known[rows] >= history)
+        is_done &= history - sequences.published[rows] < self._tree.unit
         if None not in leaves and is_done.all():
             return rows[:0], self._close([one for one in leaves if one is not None], rows)
         is_done &= np.array([one is not None for one in leaves])

@@ -40,6 +40,7 @@ class RowDoor:
                 f"rows={_few(rows)} must be distinct integers in [0, {self._num_rows - 1}]", field="rows", value=rows
             )
         rows.setflags(write=False)
+        rows = rows[:]  # of a view nobody can take that back
         self._before, self._last, self._content = self._last, rows, content
         return rows
 

@@ -61,6 +61,7 @@ class KVCacheManager:
             if (rows := core.storage[view.pool_group].rows(view.pool)) is not None
         )
         self.match_unit = core.unit
+        self.has_checkpoints = bool(core.tree.special) and config.publishes
         self.lookup: Callable[[Candidate], int] = core.look_up
         self.copy_pages: Callable[[SequenceOf[PageCopies]], None] = core.copy_pages
         self.csr: Callable[[Int64Array, int], CsrTables] = core.csr
@@ -95,10 +96,9 @@ class KVCacheManager:
 
     def probe(self, tokens: npt.ArrayLike, scope: ReuseScope = _DEFAULT_SCOPE) -> PrefixMatch:
         """Return what the cache holds of these tokens; mutates nothing."""
-        if not self.config.enable_prefix_caching:
-            return NO_MATCH
         asked = int32_tokens(tokens, self.config.max_seq_len)
-        match = self._core.matcher.match(_checked_scope(scope), asked)
+        scope = _checked_scope(scope)
+        match = self._core.matcher.match(scope, asked) if self.config.enable_prefix_caching else NO_MATCH
         # What matched equals cached tokens, which were checked when they came in.
         check_ids(asked, match.raw)
         return match

@@ -70,7 +70,7 @@ class Mover:
         self._unit = unit
         self._has_state = any(r.group.retention is Retention.STATE for r in rows)
         self.declared: dict[int, frozenset[int]] = {}
-        """Lengths of running sequences at which a checkpoint is wanted, where no distance says so."""
+        """Lengths of running sequences at which a checkpoint is wanted, however near the last one is."""
 
     def extend(self, row: int, capacity: int) -> Move:
         """Append an open step that ends at ``capacity``."""
@@ -156,7 +156,7 @@ class Mover:
         if not self._has_state or end > prompt_len or end % self._unit:
             return
         last = int(self._sequences.last_checkpoint[move.row]) if move.row >= 0 else move.cursors.history
-        if end - last >= self._every if self._every else end in declared:
+        if (self._every and end - last >= self._every) or end in declared:
             move.snapshots.extend(
                 group for group, rows in enumerate(self._rows) if rows.group.retention is Retention.STATE
             )

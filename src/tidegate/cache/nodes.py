@@ -161,6 +161,9 @@ class Checkpoint:
         self.position = position
         self.windows = tuple(windows)
         self.sinks = tuple(sinks)
+        for pages in (*(pages for _, pages in windows), *sinks):
+            if pages is not None:
+                pages.setflags(write=False)  # look-ups hand them out
         self.nodes: tuple[Node, ...] = ()
         self.home: Node | None = None
         self.index = -1

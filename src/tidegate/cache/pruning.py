@@ -76,7 +76,7 @@ class TreePruner:
     def prune(self, node: Node | None) -> None:
         """Remove a node nothing needs: without full groups, only checkpoints make one worth keeping."""
         while not self.tree.full and node is not None and node.alive and node.parent is not None:
-            if node.children or node.checkpoints or node.row >= 0:
+            if node.children or node.checkpoints or node.row >= 0 or self.tree.is_attached(node):
                 return
             parent = node.parent
             self.tree.remove(node)

@@ -125,10 +125,8 @@ class Publisher:
         if not self._tree.special:
             return
         position = min(history, int(sequences.published[row]))
-        if self._every:
-            if position - sequences.last_checkpoint[row] < self._every:
-                return
-        elif position not in self.declared.get(row, ()):
+        is_far = self._every and position - sequences.last_checkpoint[row] >= self._every
+        if not is_far and position not in self.declared.get(row, ()):
             return
         if position:
             self.checkpoint(row, position)

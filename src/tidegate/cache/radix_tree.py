@@ -63,6 +63,10 @@ class RadixTree:
         self._sweep_at = max(_FEW_TREES, 2 * len(self._trees))
         self._last = None
 
+    def is_attached(self, node: Node) -> bool:
+        """Tell whether an active sequence's published prefix ends there."""
+        return any(attached is node for attached in self._sequences.attach)
+
     def trees(self) -> list[ScopeTree]:
         """Return every scope's tree."""
         return list(self._trees.values())

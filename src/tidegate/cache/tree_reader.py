@@ -39,7 +39,7 @@ class TreeReader:
         rows = self._full[full_index]
         block = rows.group.block_tokens
         stop = int(self._sequences.published[node.row]) // block
-        return rows.pages[node.row, node.start // block : stop]
+        return rows.pages[node.row, node.start // block : stop].copy()
 
     def gather(self, path: Path, full_index: int) -> Int32Array:
         """Return a full group's page ids for the blocks that hold a path's matched tokens; not to be written."""
@@ -49,7 +49,9 @@ class TreeReader:
             pages = node.pages[full_index] if node.row < 0 else self.pages_of(node, full_index)
             parts.append(pages if len(pages) * block <= same else pages[: -(-same // block)])
         if len(parts) == 1:
-            return parts[0]
+            only = parts[0][:]
+            only.setflags(write=False)
+            return only
         return np.frombuffer(b"".join(parts), INT32)  # type: ignore[arg-type]  # arrays are buffers; half a concatenate
 
     def walk(self, tree: ScopeTree, tokens: Int32Array) -> tuple[Path, int]:

@@ -56,6 +56,8 @@ def per_layer(
 
 def csr(rows_of: GroupRows, step_rows: Int64Array, ends: Int64Array) -> CsrTables:
     """Return ragged tables of one group for sequences that hold ``ends`` tokens each."""
+    if np.count_nonzero(rows_of.num_scratch[step_rows]):
+        raise StateError("a sequence has live scratch, which lies elsewhere for each layer: CSR cannot say where")
     block = rows_of.group.block_tokens
     width = max(1, ceil_div(int(ends.max(initial=1)), block))
     slots = rows_of.slots[step_rows, :width]

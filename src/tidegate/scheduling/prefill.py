@@ -152,6 +152,8 @@ class PrefillDraft:
         if request.prompt_logprobs:
             most = min(most, max(_MOST_SCORED // view.align, 1) * view.align)
         end = chunk_end(start, goal, most, view.align)
+        if not view.manager.has_checkpoints or request.access != "read_write" or request.prompt_logprobs:
+            return end  # nothing would be kept there, or all of it is anyway
         unit = view.manager.match_unit
         borders = (length // unit * unit for length in request.declared)
         return min((border for border in borders if start < border < end), default=end)

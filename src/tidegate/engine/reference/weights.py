@@ -31,6 +31,8 @@ def read_weights(directory: Path, dtype: str, gguf_file: str | None = None) -> P
             gguf_file=gguf_file,
             quantization_config=None if gguf_file is None else GgufConfig(dequantize=True),
         )
+    except MemoryError:
+        raise
     except Exception as error:  # a damaged file or an odd configuration breaks transformers in many ways
         raise ConfigError(f"model {path}: its weights cannot be read ({error}); give intact files") from error
     finally:
