@@ -34,12 +34,12 @@ def read_text(path: Path) -> str:
 
 
 def decode(file: BinaryIO, name: str) -> str:
-    """Read a file to its end as UTF-8, unless that never comes."""
+    """Read a file to its end as UTF-8, lines ending as they do here, unless that never comes."""
     data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{name} must hold at most {MAX_BYTES} bytes")
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{name} is not UTF-8 text: byte {error.start} is {data[error.start]:#04x} ({error.reason})"
