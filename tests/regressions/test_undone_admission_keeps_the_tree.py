@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from tidegate.base import Int64Array
 from tidegate.cache import KVCacheConfig, KVCacheManager
 from tidegate.testing.layouts import stacked, window
 
@@ -20,12 +19,7 @@ def test_what_is_running_stays_published() -> None:
         window_checkpoints="declared",
     )
     manager = KVCacheManager(config, with_memory=False)
-    quote = manager.quote()
-    assert quote.admit(manager.candidate(TEXT[:16]), 16)
-    with manager.reserve(quote) as reservation:
-        reservation.dispatch()
-        reservation.keep()
-    manager.advance(reservation.rows, reservation.ends, [TEXT[16]])
+    rows = start(manager)
     before = manager.probe(TEXT[:30]).reused
     assert before == 16
 
@@ -35,7 +29,7 @@ def test_what_is_running_stays_published() -> None:
 
     manager.audit()
     assert manager.probe(TEXT[:30]).reused == before
-    manager.close(reservation.rows)
+    manager.close(rows)
     manager.audit()
     assert manager.probe(TEXT[:30]).reused == before
 
@@ -45,12 +39,18 @@ def test_matches_cannot_be_written_to() -> None:
         layers=stacked(window(8)), max_sequences=4, max_seq_len=64, tokens_per_block=4, pool_slots=(32,)
     )
     manager = KVCacheManager(config, with_memory=False)
+    start(manager)
+    held = [pages for group in manager.probe(TEXT[:30]).held for _, pages in group]
+    assert held
+    assert not any(pages.flags.writeable for pages in held)
+
+
+def start(manager: KVCacheManager) -> Int64Array:
+    """Compute the first 16 tokens of a sequence that goes on."""
     quote = manager.quote()
     assert quote.admit(manager.candidate(TEXT[:16]), 16)
     with manager.reserve(quote) as reservation:
         reservation.dispatch()
         reservation.keep()
-    manager.advance(reservation.rows, reservation.ends, np.array([1], np.int32))
-    held = [pages for group in manager.probe(TEXT[:30]).held for _, pages in group]
-    assert held
-    assert not any(pages.flags.writeable for pages in held)
+    manager.advance(reservation.rows, reservation.ends, [TEXT[16]])
+    return reservation.rows

@@ -62,12 +62,12 @@ class CacheCore:
             GroupRows(group, self.pools[group.pool_group], config.max_sequences, config.max_seq_len)
             for group in self.grouping.groups
         ]
-        self.smallest_block = min(group.block_tokens for group in self.grouping.groups)
+        smallest_block = min(group.block_tokens for group in self.grouping.groups)
         self.sequences = SequenceTable(
             config.max_sequences,
             config.max_seq_len,
             config.max_open_steps,
-            self.smallest_block,
+            smallest_block,
             config.max_rewind_len,
         )
         self.unit = match_unit(config, self.grouping.groups)
@@ -87,9 +87,9 @@ class CacheCore:
         growing = [g for g in self.grouping.groups if g.retention is not Retention.STATE]
         self.growing_groups = [sum(g.pool_group == p for g in growing) for p in range(self.num_pool_groups)]
         one_block = -1
-        if all(g.block_tokens == self.smallest_block for g in growing):
+        if all(g.block_tokens == smallest_block for g in growing):
             # A row is less than a block below its border, so this much above it is still a plain step.
-            one_block = min(self.smallest_block, self.plain_growth - self.smallest_block + 1)
+            one_block = min(smallest_block, self.plain_growth - smallest_block + 1)
         self.one_block_growth: Int64Array = np.array(one_block)
         self.lives = Lives(config, self.pruner, self.settler, self.counters)
         self._shared_tables = tuple(GroupTables(rows.slots) for rows in self.rows)

@@ -150,15 +150,14 @@ class RadixTree:
         return first
 
     def add_checkpoint(self, checkpoint: Checkpoint, node: Node) -> None:
-        """Keep a checkpoint's pages and list it in ``node``, which contains its position."""
-        self.enter_checkpoint(checkpoint, node)
+        """Keep a checkpoint's pages; list it in ``node``, which contains its position, and where its windows reach."""
+        self._list_checkpoint(checkpoint, node)
         for rows, (ordinal, pages), sinks in zip(self.special, checkpoint.windows, checkpoint.sinks, strict=True):
             self.owners.keep(rows, pages, checkpoint, ordinal)
             if sinks is not None:
                 self.owners.keep(rows, sinks, checkpoint, 0)
 
-    def enter_checkpoint(self, checkpoint: Checkpoint, node: Node) -> None:
-        """List a checkpoint in ``node`` and in each ancestor its windows reach into; its pages are kept separately."""
+    def _list_checkpoint(self, checkpoint: Checkpoint, node: Node) -> None:
         self.owners.enter(checkpoint)
         checkpoint.home = node
         first_position = self._first_position(checkpoint)
