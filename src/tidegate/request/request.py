@@ -27,7 +27,9 @@ class Request:
     instead of being refused. Stop tokens and strings do not count before ``min_tokens`` outputs. ``declared`` are
     prefix lengths worth keeping for others, such as the end of a system prompt: a prefill chunk ends there.
     ``prompt_logprobs`` returns the log-probability of each prompt token, with ``sampling.logprobs`` likeliest ones; for
-    that the whole prompt is computed, reusing nothing.
+    that the whole prompt is computed, reusing nothing. A request that has not ended ``timeout_s`` after its arrival is
+    aborted. Across ranks, ``attention_dp_rank`` asks for one rank, strictly unless ``attention_dp_relax``, and requests
+    of one ``conversation_id`` are kept together.
     """
 
     request_id: str
@@ -47,6 +49,10 @@ class Request:
     prompt_logprobs: bool = False
     run_to_capacity: bool = False
     declared: tuple[int, ...] = ()
+    timeout_s: float | None = None
+    attention_dp_rank: int | None = None
+    attention_dp_relax: bool = True
+    conversation_id: str | None = None
 
     def __post_init__(self) -> None:
         check_text("request_id", self.request_id)
@@ -57,9 +63,13 @@ class Request:
         check_integer("min_tokens", self.min_tokens, 0, self.max_tokens)
         check_integer("priority", self.priority, -(2**31), MAX_INT32)
         check_real("arrival_s", self.arrival_s, 0.0, 1e18)
-        for name in ("ignore_eos", "prompt_logprobs", "run_to_capacity"):
+        for name in ("ignore_eos", "prompt_logprobs", "run_to_capacity", "attention_dp_relax"):
             check_bool(name, getattr(self, name))
-        for name in ("lora_id", "salt"):
+        if self.timeout_s is not None:
+            check_real("timeout_s", self.timeout_s, 0.0, 1e9)
+        if self.attention_dp_rank is not None:
+            check_integer("attention_dp_rank", self.attention_dp_rank, 0, 2**16)
+        for name in ("lora_id", "salt", "conversation_id"):
             if getattr(self, name) is not None:
                 check_text(name, getattr(self, name))
         version = self.lora_version

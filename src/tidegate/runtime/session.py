@@ -11,7 +11,7 @@ import numpy as np
 from tidegate.base import Clock, Closed, ConfigError, Int32Array, check_text, shown
 from tidegate.request import FinishReason, Request, RequestOutput, TokenDelta, TokenLogprob
 from tidegate.runtime.drawing import Drawer
-from tidegate.runtime.step import StepLoop
+from tidegate.runtime.step import StepLoop, StepReport
 from tidegate.scheduling import Scheduler, SchedulerStatistics, Stall
 
 if TYPE_CHECKING:
@@ -109,10 +109,18 @@ class Session:
         """Run the loop once and return what is new. ``stall`` then says why nothing can go on, if so."""
         if self._is_closed:
             raise Closed("the session is closed")
-        deltas, self._ready = self._ready, []
         if not self._scheduler.has_work and not self._loop.in_flight:
-            return deltas
-        report = self._loop.run_once()
+            return self.take_ready()
+        return self.absorb(self._loop.run_once())
+
+    def take_ready(self) -> list[TokenDelta]:
+        """Return what is new without a step: requests that ended since the last one."""
+        deltas, self._ready = self._ready, []
+        return deltas
+
+    def absorb(self, report: StepReport) -> list[TokenDelta]:
+        """Return what is new after a step that the loop has taken."""
+        deltas = self.take_ready()
         self.stall = report.stall
         for request_id, logprob in report.logprobs:
             self._open[request_id].logprobs.append(logprob)

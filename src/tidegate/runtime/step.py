@@ -89,7 +89,14 @@ class StepLoop:
 
     def run_once(self) -> StepReport:
         """Take one step: launch one, and settle it (with overlap: settle the one before)."""
-        plan = self._scheduler.plan()
+        return self.conclude(self.propose())
+
+    def propose(self) -> Plan:
+        """Decide the next step. Changes nothing."""
+        return self._scheduler.plan(now=self._clock.now())
+
+    def conclude(self, plan: Plan) -> StepReport:
+        """Carry out a plan, made since the last step, or what filters left of it."""
         prepared = None if plan.is_idle else self._prepare(plan)
         report = StepReport(Outcome(), stall=plan.stall)
         if self._flight is not None:

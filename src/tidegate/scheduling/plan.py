@@ -41,6 +41,11 @@ class Admission:
     start: int
     end: int
 
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing of the request was computed before: only such an admission may be held back."""
+        return self.waiting.phase is Phase.WAITING
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -77,7 +82,8 @@ class Plan:
     """One step. Order of its sequences: ``decodes``, ``chunks``, ``admissions``, as in ``quote``.
 
     ``victims`` are suspended by the step. ``exhausted`` rows can never go on and end with ``capacity``; such a plan
-    computes nothing. ``deferred`` wait for a prefix somebody is computing.
+    computes nothing. ``deferred`` wait for a prefix somebody is computing; ``held`` were planned and then held back by
+    balancing or batch waiting.
     """
 
     quote: Quote
@@ -87,6 +93,7 @@ class Plan:
     victims: tuple[int, ...] = ()
     exhausted: tuple[int, ...] = ()
     deferred: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
     wait: Wait | None = None
     stall: Stall | None = None
 
@@ -115,6 +122,7 @@ class Plan:
             self.victims,
             self.exhausted,
             self.deferred,
+            self.held,
         )
 
 

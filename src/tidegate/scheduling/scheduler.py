@@ -20,14 +20,17 @@ from tidegate.request import (
     check_move,
     check_moves,
 )
+from tidegate.scheduling.balance import Decision
 from tidegate.scheduling.config import SchedulerConfig
 from tidegate.scheduling.endings import output_of_unstarted, output_of_waiting
 from tidegate.scheduling.headroom import Headroom
 from tidegate.scheduling.intake import ModelLimits, check_tokens, reachable_length
+from tidegate.scheduling.load import RankLoad, rank_load
 from tidegate.scheduling.plan import Outcome, Plan, Step, Waiting
 from tidegate.scheduling.planner import make_plan
 from tidegate.scheduling.policy import queue_key
 from tidegate.scheduling.prefill import PlanView
+from tidegate.scheduling.restricting import restrict
 from tidegate.scheduling.statistics import Counters, SchedulerStatistics
 
 
@@ -126,9 +129,17 @@ class Scheduler:
         sequences = self._sequences
         return sequences.tokens[row, sequences.num_prompt[row] + start : sequences.num_tokens[row]].copy()
 
-    def plan(self) -> Plan:
+    def plan(self, *, now: float = 0.0) -> Plan:
         """Decide the next step. Changes nothing."""
         return make_plan(self._view)
+
+    def restrict(self, plan: Plan, decision: Decision) -> Plan:
+        """Return what a decision leaves of a plan. Changes nothing."""
+        return restrict(self._view, plan, decision)
+
+    def load(self) -> RankLoad:
+        """Return what waits and runs here, in numbers that other ranks may see."""
+        return rank_load(self._view)
 
     def start(self, plan: Plan, reservation: Reservation, *, now: float) -> Step:
         """Enter a dispatched plan: victims go back to the queue, admitted requests into their rows."""
