@@ -3,6 +3,7 @@
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.config import KVCacheConfig
 from tidegate.cache.groups import LayerGroup
+from tidegate.cache.joint import JointReservation, reserve_all
 from tidegate.cache.manager import KVCacheManager
 from tidegate.cache.model_layers import ModelCacheOptions
 from tidegate.cache.nodes import ReuseScope
@@ -19,6 +20,7 @@ __all__ = [
     "Candidate",
     "CsrTables",
     "GroupStatistics",
+    "JointReservation",
     "KVCacheConfig",
     "KVCacheManager",
     "LayerGroup",
@@ -33,5 +35,6 @@ __all__ = [
     "Sequence",
     "Statistics",
     "StepPages",
+    "reserve_all",
     "window_peak",
 ]

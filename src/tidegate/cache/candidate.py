@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.base import ConfigError, Int32Array, shown
+from tidegate.base import ConfigError, Int32Array, StateError, shown
 from tidegate.cache.nodes import ReuseScope
 from tidegate.cache.prefix import NO_MATCH, PrefixMatch
 
@@ -29,6 +29,7 @@ class Candidate:
         "match",
         "match_version",
         "retention",
+        "reuse_limit",
         "scope",
         "tokens",
     )
@@ -40,12 +41,20 @@ class Candidate:
         self.access: Access = access
         self.retention = retention
         self.declared: tuple[int, ...] = ()
+        self.reuse_limit: int | None = None
         self.match: PrefixMatch = NO_MATCH
         self.match_version = -1
         self.home: object = None
         """The cache that ``match`` is of."""
         self.is_admitted = False
         self.is_resumed = False
+
+    def limit_reuse(self, limit: int | None) -> None:
+        """Let at most ``limit`` tokens be reused, None: all that is cached. Raises ``StateError`` once admitted."""
+        if self.is_admitted:
+            raise StateError("the candidate is admitted already")
+        self.reuse_limit = limit
+        self.match, self.home = NO_MATCH, None
 
     @property
     def num_tokens(self) -> int:

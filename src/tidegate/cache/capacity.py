@@ -16,6 +16,10 @@ class CapacityPlan:
         self._config = core.config
         self.least_chunk = least_chunk(core.grouping.groups)
 
+    def set_aside(self, pages: tuple[int, ...]) -> None:
+        """Leave pages out from now on, per pool group: somebody holds them for as long as the cache lives."""
+        self._slots = [slots - taken for slots, taken in zip(self._slots, pages, strict=True)]
+
     def max_concurrency(self, seq_len: int) -> float:
         """How many sequences of ``seq_len`` tokens run at once, with one prefill chunk in flight."""
         return concurrency(self._grouping, self._slots, seq_len, self._config.max_chunk_tokens)

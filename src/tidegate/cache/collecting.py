@@ -39,4 +39,5 @@ def collect_statistics(core: CacheCore) -> Statistics:
         resumed=counters.resumed,
         scopes={key: ScopeStatistics(*tally) for key, tally in counters.scopes.items()},
         other_scopes=ScopeStatistics(*counters.other_scopes),
+        reserved=tuple(sum(r.num_pages[i] for r in core.open if r.is_undispatched) for i in range(len(pools))),
     )

@@ -154,7 +154,9 @@ class CacheCore:
         version = -1 if tree is None else tree.version
         if candidate.home is not self or version != candidate.match_version or tree is None or self._any_doomed():
             candidate.home = self
-            candidate.match = self.matcher.match(candidate.scope, candidate.tokens)
+            limit = candidate.reuse_limit
+            tokens = candidate.tokens if limit is None else candidate.tokens[: limit + 1]
+            candidate.match = self.matcher.match(candidate.scope, tokens)
             candidate.match_version = -1 if self._any_doomed() else version
 
     def _any_doomed(self) -> bool:

@@ -10,7 +10,7 @@ from types import TracebackType
 
 import numpy as np
 
-from tidegate.base import Int64Array, StateError
+from tidegate.base import GroupTables, Int64Array, StateError
 from tidegate.cache.candidate import Candidate
 from tidegate.cache.moves import Move
 from tidegate.cache.quote import Growth, Quote
@@ -23,7 +23,8 @@ class Reservation:
     """A context manager over one quote; rolls back unless ``keep()`` was called.
 
     ``rows[i]`` computes positions ``starts[i]:ends[i]`` in this step, in the order of the quote's calls. ``copies`` and
-    ``snapshots`` are the page copies of the step; ``suspended`` is filled at dispatch.
+    ``snapshots`` are the page copies of the step; ``suspended`` is filled at dispatch. ``num_pages`` it took per pool
+    group.
     """
 
     def __init__(self, host: ReservationHost, quote: Quote) -> None:
@@ -37,6 +38,7 @@ class Reservation:
         host.touch()
         self.admitted = self._changes.admitted
         self.suspended: list[Candidate] = []
+        self.num_pages: tuple[int, ...] = tuple(quote.tally.needs)
         self.rows, self.starts, self.ends = _order(quote.steps)
         changes = self._changes
         self.copies = self._page_copies(changes.copies) if changes.copies else ()
@@ -73,12 +75,20 @@ class Reservation:
 
     def dispatch(self) -> StepPages:
         """Make it final for the cache: from here the engine may write. Return the step's tables and copies."""
+        self.commit()
+        tables = self.tables(self.rows, self.starts, self.ends)
+        return StepPages(self.rows, self.starts, self.ends, tables, self.copies, self.snapshots)
+
+    def commit(self) -> None:
+        """Do what ``dispatch`` does, without the tables: for one part of a joint step."""
         if self._state != "open":
             raise StateError(f"cannot dispatch a reservation that is {self._state}")
         self._commit()
         self._state = "dispatched"
-        tables = self._host.step_tables(self.rows, self.starts, self.ends)
-        return StepPages(self.rows, self.starts, self.ends, tables, self.copies, self.snapshots)
+
+    def tables(self, rows: Int64Array, starts: Int64Array, ends: Int64Array) -> tuple[GroupTables, ...]:
+        """Return the page tables of a step over these rows of the cache."""
+        return self._host.step_tables(rows, starts, ends)
 
     def keep(self) -> None:
         """Keep what was reserved. Without a dispatch the step stays planned and can be retargeted; ``copies`` are then

@@ -45,7 +45,8 @@ class Statistics:
     """Everything counted. Token counts are per admitted request, not per retry; resumes are counted apart.
 
     ``scopes`` holds the ``MOST_SCOPES`` that were used last, ``other_scopes`` the sum of the others: salts may be as
-    many as requests.
+    many as requests. ``reserved`` pages per pool group belong to reservations that are neither dispatched nor rolled
+    back.
     """
 
     pools: tuple[PoolStatistics, ...]
@@ -62,6 +63,7 @@ class Statistics:
     resumed: int
     scopes: dict[tuple[object, ...], ScopeStatistics]
     other_scopes: ScopeStatistics
+    reserved: tuple[int, ...]
 
     @property
     def hit_rate(self) -> float:

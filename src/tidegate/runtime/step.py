@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from tidegate.base import Clock, EngineError, Int64Array
-from tidegate.cache import KVCacheManager, Reservation, StepPages
+from tidegate.cache import JointReservation, KVCacheManager, Reservation, StepPages
 from tidegate.engine import Engine, StepInput
 from tidegate.request import TokenLogprob
+from tidegate.runtime.deferral import Deferral, ReserveLate
 from tidegate.runtime.drawing import Drawer, Drawn, request_logprobs
 from tidegate.runtime.prompt_scores import PromptLogprobs, PromptSpans, prompt_logprobs, prompt_spans
 from tidegate.runtime.step_input import engine_step
 from tidegate.runtime.worker import Worker
-from tidegate.scheduling import Outcome, Plan, Scheduler, Stall, Step
+from tidegate.scheduling import Decision, Outcome, Plan, Scheduler, Stall, Step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +29,7 @@ class _Prepared:
     """Dispatched: pages are there, nothing computes yet."""
 
     plan: Plan
-    reservation: Reservation
+    reservation: Reservation | JointReservation
     pages: StepPages
 
 
@@ -37,7 +38,7 @@ class _Flight:
     """A step that computes, or has and was not applied yet."""
 
     step: Step
-    reservation: Reservation
+    reservation: Reservation | JointReservation
     pages: StepPages
     sampled: Int64Array
     drawn: Future[Drawn]
@@ -72,6 +73,7 @@ class StepLoop:
         clock: Clock,
         worker: Worker,
         overlap: bool,
+        deferral: Deferral | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._manager = manager
@@ -80,6 +82,8 @@ class StepLoop:
         self._clock = clock
         self._worker = worker
         self._overlap = overlap
+        self._deferral = deferral or ReserveLate(scheduler, manager)
+        self._padding: Future[Drawn] | None = None
         self._flight: _Flight | None = None
 
     @property
@@ -92,11 +96,30 @@ class StepLoop:
         return self.conclude(self.propose())
 
     def propose(self) -> Plan:
-        """Decide the next step. Changes nothing."""
-        return self._scheduler.plan(now=self._clock.now())
+        """Decide the next step; ``conclude`` or ``abandon`` follows."""
+        return self._deferral.propose(now=self._clock.now())
+
+    def restrict(self, plan: Plan, decision: Decision) -> Plan:
+        """Return what a decision leaves of the proposed plan."""
+        return self._deferral.restrict(plan, decision)
+
+    def abandon(self) -> None:
+        """Give up the proposed plan."""
+        self._deferral.abandon()
+
+    def pad(self, work: StepInput) -> StepReport:
+        """Take part in a step without sequences of our own; with overlap, settle the one before."""
+        report = self.settle()
+        self._padding = self._worker.submit(lambda: _run_padding(self._engine, work))
+        if not self._overlap:
+            self._end_padding()
+        return report
 
     def conclude(self, plan: Plan) -> StepReport:
-        """Carry out a plan, made since the last step, or what filters left of it."""
+        """Carry out the proposed plan, or what filters left of it."""
+        self._end_padding()
+        if plan.is_idle:
+            self._deferral.abandon()
         prepared = None if plan.is_idle else self._prepare(plan)
         report = StepReport(Outcome(), stall=plan.stall)
         if self._flight is not None:
@@ -113,15 +136,17 @@ class StepLoop:
 
     def settle(self) -> StepReport:
         """Wait for the step in flight and apply it, launching none."""
+        self._end_padding()
         return StepReport(Outcome()) if self._flight is None else self._land(self._flight, None)
 
     def close(self) -> None:
-        """Settle what is in flight and stop the worker."""
+        """Settle what is in flight, give back what is kept, and stop the worker."""
         self.settle()
+        self._deferral.release()
         self._worker.close()
 
     def _prepare(self, plan: Plan) -> _Prepared:
-        reservation = self._manager.reserve(plan.quote)
+        reservation = self._deferral.take(plan)
         try:
             return _Prepared(plan, reservation, reservation.dispatch())
         except BaseException:
@@ -165,6 +190,12 @@ class StepLoop:
 
         return compute
 
+    def _end_padding(self) -> None:
+        """Wait for a padding step; an error of it is raised, for there is no request that it could end."""
+        padding, self._padding = self._padding, None
+        if padding is not None:
+            padding.result()
+
     def _give_up(self, prepared: _Prepared | None) -> None:
         """Undo a dispatched step that was never launched; its rows keep their private copies, so these are made."""
         if prepared is None:
@@ -198,3 +229,8 @@ class StepLoop:
         if flight.spans is not None and drawn.prompts is not None:
             prompts = prompt_logprobs(flight.spans, drawn.prompts)
         return StepReport(self._scheduler.apply(flight.step, tokens, now=self._clock.now()), logprobs, prompts)
+
+
+def _run_padding(engine: Engine, work: StepInput) -> Drawn:
+    engine.forward(work)
+    return Drawn(np.zeros(0, dtype=np.int64))

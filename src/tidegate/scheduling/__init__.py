@@ -1,14 +1,17 @@
 """Plans steps: budgets, policies, the planner, and the scheduler that applies what was planned."""
 
+from tidegate.scheduling.balance import Decision
 from tidegate.scheduling.config import PolicyName, SchedulerConfig
 from tidegate.scheduling.intake import ModelLimits
 from tidegate.scheduling.plan import Admission, Chunk, Outcome, Plan, Stall, Step, Wait, Waiting
+from tidegate.scheduling.restricting import without_first_chunks
 from tidegate.scheduling.scheduler import Scheduler
 from tidegate.scheduling.statistics import SchedulerStatistics
 
 __all__ = [
     "Admission",
     "Chunk",
+    "Decision",
     "ModelLimits",
     "Outcome",
     "Plan",
@@ -20,4 +23,5 @@ __all__ = [
     "Step",
     "Wait",
     "Waiting",
+    "without_first_chunks",
 ]

@@ -83,7 +83,7 @@ class Plan:
 
     ``victims`` are suspended by the step. ``exhausted`` rows can never go on and end with ``capacity``; such a plan
     computes nothing. ``deferred`` wait for a prefix somebody is computing; ``held`` were planned and then held back by
-    balancing or batch waiting.
+    balancing or batch waiting. ``is_short``: something that runs was left out for want of pages.
     """
 
     quote: Quote
@@ -94,6 +94,7 @@ class Plan:
     exhausted: tuple[int, ...] = ()
     deferred: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
+    is_short: bool = False
     wait: Wait | None = None
     stall: Stall | None = None
 

@@ -30,7 +30,7 @@ def make_plan(view: PlanView) -> Plan:
     in_flight = bool(view.manager.num_open[view.sequences.is_used].any())
     decodes = _fit_decodes(view, active, in_flight)
     if decodes.exhausted or decodes.must_settle:
-        return Plan(quote=decodes.quote, decodes=decodes.rows, exhausted=decodes.exhausted)
+        return Plan(quote=decodes.quote, decodes=decodes.rows, exhausted=decodes.exhausted, is_short=True)
     staying = _without(active, decodes.victims)
     if len(staying) == len(decodes.rows) and not len(view.queue):
         return Plan(quote=decodes.quote, decodes=decodes.rows, victims=decodes.victims)
@@ -42,9 +42,10 @@ def make_plan(view: PlanView) -> Plan:
         quote=draft.quote,
         decodes=decodes.rows,
         chunks=tuple(draft.chunks),
-        admissions=tuple(draft.admissions),
+        admissions=(*draft.parked, *draft.admissions),
         victims=decodes.victims,
         deferred=tuple(draft.deferred),
+        is_short=draft.is_short,
         wait=draft.wait,
     )
     if not plan.is_idle or in_flight or draft.wait is None:

@@ -22,7 +22,7 @@ _MOST_SCORED = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanView:
-    """What deciders read: nobody writes through it."""
+    """What deciders read: nobody writes through it. ``parked`` admissions were held back and kept their pages."""
 
     manager: KVCacheManager
     sequences: RunningSequences
@@ -31,6 +31,7 @@ class PlanView:
     headroom: Headroom
     pool_pages: tuple[int, ...]
     align: int
+    parked: tuple[Admission, ...] = ()
 
 
 class PrefillDraft:
@@ -41,6 +42,8 @@ class PrefillDraft:
         self.quote = quote
         self.chunks: list[Chunk] = []
         self.admissions: list[Admission] = []
+        self.parked: list[Admission] = []
+        self.is_short = False
         self.deferred: list[str] = []
         self.wait: Wait | None = None
         self._view = view
@@ -84,6 +87,7 @@ class PrefillDraft:
             can_wait=lambda at: not is_alone and self._view.manager.plan.chunk_fits_alone(start, at),
         )
         if end is None:
+            self.is_short = True
             self._note(request_id, "pages", self.quote.shortage)
             return start
         self.chunks.append(Chunk(row, start, end))
@@ -91,10 +95,14 @@ class PrefillDraft:
 
     def admit_waiting(self) -> None:
         """Admit from the queue in order until one has to wait; those deferred for a shared prefix are passed over."""
+        self._take_parked()
         if self.wait is not None:
             return
+        parked = {entry.waiting.request.request_id for entry in self._view.parked}
         probes_left = self._budget.seats + self._view.config.extra_probes
         for waiting in self._view.queue:
+            if waiting.request.request_id in parked:
+                continue
             if probes_left <= 0:
                 return
             probes_left -= 1
@@ -107,6 +115,18 @@ class PrefillDraft:
             elif not self._admit(waiting, reused):
                 return
 
+    def _take_parked(self) -> None:
+        """Plan the admissions that have their pages already, as far as seats and tokens go."""
+        budget = self._budget
+        for entry in self._view.parked:
+            num_tokens, is_partial = entry.end - entry.start, entry.end < entry.waiting.candidate.num_tokens
+            if budget.seats <= 0 or budget.tokens < num_tokens or (is_partial and budget.partials <= 0):
+                return
+            self.parked.append(entry)
+            budget.seats -= 1
+            budget.spend(num_tokens, is_partial=is_partial)
+            self._owners.add(entry.waiting.request, entry.waiting.candidate.tokens, entry.start)
+
     def _admit(self, waiting: Waiting, start: int) -> bool:
         """Plan a waiting request's first chunk; False when it, and so all behind it, must wait."""
         view, candidate, request_id = self._view, waiting.candidate, waiting.request.request_id
@@ -116,7 +136,7 @@ class PrefillDraft:
             return self._note(request_id, "tokens")
         if wanted < goal and self._budget.partials <= 0:
             return self._note(request_id, "partial_prefills")
-        is_busy = len(self._active) + len(self.admissions) > 0
+        is_busy = len(self._active) + len(self.admissions) + len(self.parked) > 0
         leave = self._to_leave(waiting) if is_busy else None
         if leave is not None and (self.quote.supply - view.headroom.floor_of(start, wanted) < leave).any():
             return self._note(request_id, "headroom")
@@ -178,8 +198,9 @@ class PrefillDraft:
         now[self._decodes] += 1
         for chunk in self.chunks:
             now[chunk.row] = chunk.end
-        added = np.array([entry.end for entry in self.admissions], dtype=np.int64)
-        added_most = np.array([entry.waiting.max_length - 1 for entry in self.admissions], dtype=np.int64)
+        entering = (*self.parked, *self.admissions)
+        added = np.array([entry.end for entry in entering], dtype=np.int64)
+        added_most = np.array([entry.waiting.max_length - 1 for entry in entering], dtype=np.int64)
         most = view.sequences.max_length[self._active] - 1
         return np.concatenate((now[self._active], added)), np.concatenate((most, added_most))
 

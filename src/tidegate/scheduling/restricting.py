@@ -40,6 +40,21 @@ def restrict(view: PlanView, plan: Plan, decision: Decision) -> Plan:
     return _Repricing(view, replace(plan, held=plan.held + tuple(held))).of(chunks, admissions)
 
 
+def without_first_chunks(plan: Plan) -> Plan:
+    """Return the plan without the admissions that may be held, for a caller that reserved each of them apart.
+
+    Its quote still holds them and must not be reserved.
+    """
+    held = tuple(entry.waiting.request.request_id for entry in plan.admissions if entry.is_first)
+    kept = tuple(entry for entry in plan.admissions if not entry.is_first)
+    return replace(plan, admissions=kept, held=plan.held + held) if held else plan
+
+
+def base_quote(view: PlanView, plan: Plan) -> Quote:
+    """Price a plan's victims, decodes and chunks, without its admissions."""
+    return _Repricing(view, plan).of(list(plan.chunks), []).quote
+
+
 def _cut(start: int, end: int, left: int | None, align: int) -> int:
     return end if left is None else chunk_end(start, end, left, align)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from math import lcm
 
 import numpy as np
 
 from tidegate.base import ConfigError, Int32Array, Int64Array, InternalError, Retention
-from tidegate.cache import KVCacheManager, Reservation, ReuseScope
+from tidegate.cache import JointReservation, KVCacheManager, Quote, Reservation, ReuseScope
 from tidegate.request import (
     FinishReason,
     Milestones,
@@ -26,11 +29,11 @@ from tidegate.scheduling.endings import output_of_unstarted, output_of_waiting
 from tidegate.scheduling.headroom import Headroom
 from tidegate.scheduling.intake import ModelLimits, check_tokens, reachable_length
 from tidegate.scheduling.load import RankLoad, rank_load
-from tidegate.scheduling.plan import Outcome, Plan, Step, Waiting
+from tidegate.scheduling.plan import Admission, Outcome, Plan, Step, Waiting
 from tidegate.scheduling.planner import make_plan
 from tidegate.scheduling.policy import queue_key
 from tidegate.scheduling.prefill import PlanView
-from tidegate.scheduling.restricting import restrict
+from tidegate.scheduling.restricting import base_quote, restrict
 from tidegate.scheduling.statistics import Counters, SchedulerStatistics
 
 
@@ -39,6 +42,9 @@ class Scheduler:
 
     A step is ``plan``, the cache's ``reserve`` and ``dispatch``, ``start``, the engine, ``apply``. Until ``start``
     nothing of the scheduler has changed. Submitting and finishing are for between steps.
+
+    ``restrict(plan, decision)`` returns what a decision leaves of a plan, ``base_quote(plan)`` prices a plan without its
+    admissions, and ``load()`` tells what waits and runs; they change nothing.
     """
 
     def __init__(self, manager: KVCacheManager, config: SchedulerConfig, model: ModelLimits) -> None:
@@ -66,6 +72,9 @@ class Scheduler:
             pool_pages=pool_pages,
             align=align,
         )
+        self.restrict: Callable[[Plan, Decision], Plan] = partial(restrict, self._view)
+        self.base_quote: Callable[[Plan], Quote] = partial(base_quote, self._view)
+        self.load: Callable[[], RankLoad] = partial(rank_load, self._view)
 
     @property
     def sequences(self) -> RunningSequences:
@@ -129,19 +138,15 @@ class Scheduler:
         sequences = self._sequences
         return sequences.tokens[row, sequences.num_prompt[row] + start : sequences.num_tokens[row]].copy()
 
-    def plan(self, *, now: float = 0.0) -> Plan:
-        """Decide the next step. Changes nothing."""
-        return make_plan(self._view)
+    def plan(self, *, now: float = 0.0, parked: tuple[Admission, ...] = ()) -> Plan:
+        """Decide the next step. Changes nothing. ``parked`` admissions have their pages and come first."""
+        return make_plan(replace(self._view, parked=parked) if parked else self._view)
 
-    def restrict(self, plan: Plan, decision: Decision) -> Plan:
-        """Return what a decision leaves of a plan. Changes nothing."""
-        return restrict(self._view, plan, decision)
+    def is_waiting(self, request_id: str) -> bool:
+        """Whether a request is in the queue."""
+        return request_id in self._queue
 
-    def load(self) -> RankLoad:
-        """Return what waits and runs here, in numbers that other ranks may see."""
-        return rank_load(self._view)
-
-    def start(self, plan: Plan, reservation: Reservation, *, now: float) -> Step:
+    def start(self, plan: Plan, reservation: Reservation | JointReservation, *, now: float) -> Step:
         """Enter a dispatched plan: victims go back to the queue, admitted requests into their rows."""
         rows = reservation.rows
         num_admitted = len(plan.admissions)
@@ -227,7 +232,7 @@ class Scheduler:
         self._rows[request.request_id] = row
         self._counters.admission(candidate.num_tokens, start, is_resumed=is_resumed)
 
-    def _suspend(self, plan: Plan, reservation: Reservation) -> None:
+    def _suspend(self, plan: Plan, reservation: Reservation | JointReservation) -> None:
         if not plan.victims:
             return
         sequences = self._sequences
