@@ -2,6 +2,7 @@
 
 from tidegate.runtime.build import build_manager, build_session, cache_config
 from tidegate.runtime.config import CacheConfig, LoopConfig, ModelConfig, RuntimeConfig
+from tidegate.runtime.context_allocator import ContextAllocator, DispatchedStep
 from tidegate.runtime.drawing import Draw, Drawer, Drawn, DrawnLogprobs, GreedyDrawer
 from tidegate.runtime.llm import LLM
 from tidegate.runtime.session import Session
@@ -11,6 +12,8 @@ from tidegate.runtime.worker import InlineWorker, ThreadWorker, Worker
 __all__ = [
     "LLM",
     "CacheConfig",
+    "ContextAllocator",
+    "DispatchedStep",
     "Draw",
     "Drawer",
     "Drawn",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.base import Clock, SystemClock, check_integer, check_tuple
 from tidegate.cache import KVCacheConfig, KVCacheManager
-from tidegate.engine import Engine
+from tidegate.engine import Engine, StepInput
 from tidegate.runtime.config import RuntimeConfig
+from tidegate.runtime.deferral import deferral_of
 from tidegate.runtime.drawing import Drawer, GreedyDrawer
 from tidegate.runtime.session import Session
 from tidegate.runtime.step import StepLoop
@@ -19,12 +21,12 @@ if TYPE_CHECKING:
     from tidegate.runtime.text_streams import TextStreams
 
 
-def cache_config(engine: Engine, config: RuntimeConfig) -> KVCacheConfig:
-    """Return the cache's configuration for an engine's layers."""
+def cache_config(engine: Engine, config: RuntimeConfig, *, num_extra_rows: int = 0) -> KVCacheConfig:
+    """Return the cache's configuration for an engine's layers, with rows for more than ``max_batch_size`` sequences."""
     cache, scheduler = config.cache, config.scheduler
     return KVCacheConfig(
         layers=engine.kv_layers(),
-        max_sequences=scheduler.max_batch_size,
+        max_sequences=scheduler.max_batch_size + num_extra_rows,
         max_seq_len=cache.max_seq_len,
         device_bytes=None if cache.pool_slots is not None else cache.device_bytes,
         pool_slots=cache.pool_slots,
@@ -42,11 +44,20 @@ def cache_config(engine: Engine, config: RuntimeConfig) -> KVCacheConfig:
     )
 
 
-def build_manager(engine: Engine, config: RuntimeConfig) -> KVCacheManager:
+def build_manager(engine: Engine, config: RuntimeConfig, *, num_extra_rows: int = 0) -> KVCacheManager:
     """Build the cache for an engine and hand the engine its pools."""
-    manager = KVCacheManager(cache_config(engine, config))
+    manager = KVCacheManager(cache_config(engine, config, num_extra_rows=num_extra_rows))
     engine.bind(manager.layout, manager.pools)
     return manager
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wired:
+    """A session and the parts behind it."""
+
+    scheduler: Scheduler
+    loop: StepLoop
+    session: Session
 
 
 def build_session(
@@ -59,6 +70,20 @@ def build_session(
     clock: Clock | None = None,
 ) -> Session:
     """Wire a session around an engine that is bound to the cache. ``text`` brings its own end tokens."""
+    return wire(engine, manager, config, eos_token_ids=eos_token_ids, text=text, clock=clock).session
+
+
+def wire(
+    engine: Engine,
+    manager: KVCacheManager,
+    config: RuntimeConfig,
+    *,
+    eos_token_ids: tuple[int, ...] = (),
+    text: TextStreams | None = None,
+    clock: Clock | None = None,
+    padding: StepInput | None = None,
+) -> Wired:
+    """Wire a session and return its parts too. ``padding`` is computed in steps that only other ranks fill."""
     clock = clock or SystemClock()
     check_tuple("eos_token_ids", eos_token_ids, int)
     for token in eos_token_ids:
@@ -68,9 +93,18 @@ def build_session(
     ends = tuple(dict.fromkeys((*eos_token_ids, *own)))
     scheduler = Scheduler(manager, config.scheduler, ModelLimits(engine.vocab_size, ends))
     drawer = _drawer(manager.config.max_sequences, config.loop.seed)
-    worker = ThreadWorker() if config.loop.overlap else InlineWorker()
-    loop = StepLoop(scheduler, manager, engine, drawer, clock=clock, worker=worker, overlap=config.loop.overlap)
-    return Session(scheduler, loop, drawer, clock=clock, text=text)
+    loop = StepLoop(
+        scheduler,
+        manager,
+        engine,
+        drawer,
+        clock=clock,
+        worker=ThreadWorker() if config.loop.overlap else InlineWorker(),
+        overlap=config.loop.overlap,
+        deferral=deferral_of(config.loop.deferral, scheduler, manager),
+        padding=padding,
+    )
+    return Wired(scheduler, loop, Session(scheduler, loop, drawer, clock=clock, text=text))
 
 
 def _drawer(max_sequences: int, seed: int) -> Drawer:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tidegate.base import ConfigError, check_bool, check_integer, check_real, check_text, shown
+from tidegate.runtime.deferral import DEFERRALS, DeferralName
 from tidegate.scheduling import SchedulerConfig
 
 _NUMBER = re.compile(r"[0-9]{1,10}")
@@ -86,13 +87,19 @@ class CacheConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopConfig:
-    """``overlap``: plan and reserve the next step while one computes. ``seed``: for requests without their own."""
+    """``overlap``: plan and reserve the next step while one computes. ``seed``: for requests without their own.
+
+    ``deferral``: what becomes of a planned prefill that is held back; see ``tidegate.runtime.deferral``.
+    """
 
     overlap: bool = False
     seed: int = 0
+    deferral: DeferralName = "reserve_late"
 
     def __post_init__(self) -> None:
         check_bool("overlap", self.overlap)
+        if self.deferral not in DEFERRALS:
+            raise ConfigError(f"deferral={shown(self.deferral)} must be one of {list(DEFERRALS)}", field="deferral")
         check_integer("seed", self.seed, 0, 2**31 - 1)
 
 

@@ -80,11 +80,7 @@ class Session:
         """
         if self._is_closed:
             raise Closed("the session is closed")
-        if not isinstance(request, Request):
-            raise ConfigError(f"request={shown(request)} must be a Request", field="request")
-        self._drawer.check(request)
-        if request.stop and self._text is None:
-            raise ConfigError(f"stop={request.stop!r} needs a tokenizer", field="stop", value=request.stop)
+        self._check(request)
         text = None if self._text is None else self._text.open(request)
         ended = self._scheduler.submit(request, now=self._clock.now())
         entry = _Open(request, stream, text)
@@ -95,6 +91,18 @@ class Session:
             self._watched[request.request_id] = entry
         if ended is not None:
             self._ready.append(self._end(ended))
+
+    def check(self, request: Request) -> None:
+        """Raise what ``submit`` would raise for the request itself, whatever else waits or runs."""
+        self._check(request)
+        self._scheduler.check(request)
+
+    def _check(self, request: Request) -> None:
+        if not isinstance(request, Request):
+            raise ConfigError(f"request={shown(request)} must be a Request", field="request")
+        self._drawer.check(request)
+        if request.stop and self._text is None:
+            raise ConfigError(f"stop={request.stop!r} needs a tokenizer", field="stop", value=request.stop)
 
     def abort(self, request_id: str) -> bool:
         """End a request in any phase; its last delta comes with the next step. False when it is not here."""

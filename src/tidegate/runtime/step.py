@@ -74,6 +74,7 @@ class StepLoop:
         worker: Worker,
         overlap: bool,
         deferral: Deferral | None = None,
+        padding: StepInput | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._manager = manager
@@ -83,7 +84,9 @@ class StepLoop:
         self._worker = worker
         self._overlap = overlap
         self._deferral = deferral or ReserveLate(scheduler, manager)
-        self._padding: Future[Drawn] | None = None
+        self._padding = padding
+        self._must_compute = False
+        self._filler: Future[Drawn] | None = None
         self._flight: _Flight | None = None
 
     @property
@@ -107,16 +110,12 @@ class StepLoop:
         """Give up the proposed plan."""
         self._deferral.abandon()
 
-    def pad(self, work: StepInput) -> StepReport:
-        """Take part in a step without sequences of our own; with overlap, settle the one before."""
-        report = self.settle()
-        self._padding = self._worker.submit(lambda: _run_padding(self._engine, work))
-        if not self._overlap:
-            self._end_padding()
-        return report
+    def conclude(self, plan: Plan, *, must_compute: bool = False) -> StepReport:
+        """Carry out the proposed plan, or what filters left of it.
 
-    def conclude(self, plan: Plan) -> StepReport:
-        """Carry out the proposed plan, or what filters left of it."""
+        With ``must_compute`` the engine is called even when the plan computes nothing, with the padding entry.
+        """
+        self._must_compute = must_compute
         self._end_padding()
         if plan.is_idle:
             self._deferral.abandon()
@@ -127,11 +126,15 @@ class StepLoop:
             if report.error is not None:
                 return report
         if plan.exhausted:
-            return StepReport(self._scheduler.retire(plan, now=self._clock.now()))
+            report = StepReport(self._scheduler.retire(plan, now=self._clock.now()))
         if prepared is not None:
             self._flight = self._launch(prepared)
             if not self._overlap:
                 report = self._land(self._flight, None)
+        elif must_compute:
+            self._filler = self._worker.submit(self._pad())
+            if not self._overlap:
+                self._end_padding()
         return report
 
     def settle(self) -> StepReport:
@@ -178,7 +181,7 @@ class StepLoop:
         """Return what the worker runs. It reads arrays gathered here, never the scheduler's or the cache's own."""
         nothing = Drawn(np.zeros(0, dtype=np.int64))
         if work is None:
-            return lambda: nothing
+            return self._pad() if self._must_compute else lambda: nothing
         draw = self._drawer.prepare(step.rows[sampled], self._scheduler.sequences) if len(sampled) else None
 
         def compute() -> Drawn:
@@ -192,9 +195,20 @@ class StepLoop:
 
     def _end_padding(self) -> None:
         """Wait for a padding step; an error of it is raised, for there is no request that it could end."""
-        padding, self._padding = self._padding, None
-        if padding is not None:
-            padding.result()
+        filler, self._filler = self._filler, None
+        if filler is not None:
+            filler.result()
+
+    def _pad(self) -> Callable[[], Drawn]:
+        """Return the job of a step in which only other ranks have something to compute."""
+        engine, padding = self._engine, self._padding
+
+        def compute() -> Drawn:
+            if padding is not None:
+                engine.forward(padding)
+            return Drawn(np.zeros(0, dtype=np.int64))
+
+        return compute
 
     def _give_up(self, prepared: _Prepared | None) -> None:
         """Undo a dispatched step that was never launched; its rows keep their private copies, so these are made."""
@@ -229,8 +243,3 @@ class StepLoop:
         if flight.spans is not None and drawn.prompts is not None:
             prompts = prompt_logprobs(flight.spans, drawn.prompts)
         return StepReport(self._scheduler.apply(flight.step, tokens, now=self._clock.now()), logprobs, prompts)
-
-
-def _run_padding(engine: Engine, work: StepInput) -> Drawn:
-    engine.forward(work)
-    return Drawn(np.zeros(0, dtype=np.int64))

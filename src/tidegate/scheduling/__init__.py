@@ -1,8 +1,9 @@
 """Plans steps: budgets, policies, the planner, and the scheduler that applies what was planned."""
 
-from tidegate.scheduling.balance import Decision
+from tidegate.scheduling.balance import Column, Decision, rank_row
 from tidegate.scheduling.config import PolicyName, SchedulerConfig
 from tidegate.scheduling.intake import ModelLimits
+from tidegate.scheduling.load import RankLoad
 from tidegate.scheduling.plan import Admission, Chunk, Outcome, Plan, Stall, Step, Wait, Waiting
 from tidegate.scheduling.restricting import without_first_chunks
 from tidegate.scheduling.scheduler import Scheduler
@@ -11,11 +12,13 @@ from tidegate.scheduling.statistics import SchedulerStatistics
 __all__ = [
     "Admission",
     "Chunk",
+    "Column",
     "Decision",
     "ModelLimits",
     "Outcome",
     "Plan",
     "PolicyName",
+    "RankLoad",
     "Scheduler",
     "SchedulerConfig",
     "SchedulerStatistics",
@@ -23,5 +26,6 @@ __all__ = [
     "Step",
     "Wait",
     "Waiting",
+    "rank_row",
     "without_first_chunks",
 ]

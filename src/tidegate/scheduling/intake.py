@@ -52,3 +52,9 @@ def reachable_length(request: Request, manager: KVCacheManager) -> int:
         max_tokens=request.max_tokens,
         max_seq_len=limit,
     )
+
+
+def check_servable(request: Request, manager: KVCacheManager, model: ModelLimits) -> None:
+    """Raise ``ConfigError`` or ``RequestTooLong`` for a request that can never be served here."""
+    check_tokens(request, model)
+    reachable_length(request, manager)

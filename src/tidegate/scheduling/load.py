@@ -13,11 +13,13 @@ from tidegate.scheduling.prefill import PlanView
 class RankLoad:
     """``prefill_tokens``: prompt tokens not computed yet, of waiting and running requests, after reuse as last seen.
 
-    ``seats``: requests that may still become active. ``oldest_arrival_s`` is that of the first in the queue.
+    ``retiring`` sequences have ended but for their last open step. ``seats``: requests that may still become active.
+    ``oldest_arrival_s`` is that of the first in the queue.
     """
 
     waiting: int
     active: int
+    retiring: int
     seats: int
     prefill_tokens: int
     oldest_arrival_s: float | None
@@ -33,6 +35,7 @@ def rank_load(view: PlanView) -> RankLoad:
     return RankLoad(
         waiting=len(view.queue),
         active=len(active),
+        retiring=sequences.num_used - len(active),
         seats=max(view.config.max_batch_size - len(active), 0),
         prefill_tokens=waiting_tokens + running_tokens,
         oldest_arrival_s=None if first is None else first.request.arrival_s,

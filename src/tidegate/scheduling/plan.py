@@ -95,6 +95,7 @@ class Plan:
     deferred: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     is_short: bool = False
+    most_held_passes: int = 0
     wait: Wait | None = None
     stall: Stall | None = None
 
@@ -103,6 +104,11 @@ class Plan:
         """Tokens the step computes, exactly."""
         prefill = sum(chunk.end - chunk.start for chunk in self.chunks)
         return len(self.decodes) + prefill + sum(entry.end - entry.start for entry in self.admissions)
+
+    @property
+    def num_decode_tokens(self) -> int:
+        """Tokens of them that decodes take."""
+        return len(self.decodes)
 
     @property
     def num_sequences(self) -> int:

@@ -27,7 +27,7 @@ from tidegate.scheduling.balance import Decision
 from tidegate.scheduling.config import SchedulerConfig
 from tidegate.scheduling.endings import output_of_unstarted, output_of_waiting
 from tidegate.scheduling.headroom import Headroom
-from tidegate.scheduling.intake import ModelLimits, check_tokens, reachable_length
+from tidegate.scheduling.intake import ModelLimits, check_servable, check_tokens, reachable_length
 from tidegate.scheduling.load import RankLoad, rank_load
 from tidegate.scheduling.plan import Admission, Outcome, Plan, Step, Waiting
 from tidegate.scheduling.planner import make_plan
@@ -43,8 +43,9 @@ class Scheduler:
     A step is ``plan``, the cache's ``reserve`` and ``dispatch``, ``start``, the engine, ``apply``. Until ``start``
     nothing of the scheduler has changed. Submitting and finishing are for between steps.
 
-    ``restrict(plan, decision)`` returns what a decision leaves of a plan, ``base_quote(plan)`` prices a plan without its
-    admissions, and ``load()`` tells what waits and runs; they change nothing.
+    ``restrict(plan, decision)`` returns what a decision leaves of a plan, ``base_quote(plan)`` prices a plan without
+    its admissions, ``load()`` tells what waits and runs, and ``check(request)`` raises for a request that can never be
+    served; they change nothing.
     """
 
     def __init__(self, manager: KVCacheManager, config: SchedulerConfig, model: ModelLimits) -> None:
@@ -75,6 +76,7 @@ class Scheduler:
         self.restrict: Callable[[Plan, Decision], Plan] = partial(restrict, self._view)
         self.base_quote: Callable[[Plan], Quote] = partial(base_quote, self._view)
         self.load: Callable[[], RankLoad] = partial(rank_load, self._view)
+        self.check: Callable[[Request], None] = partial(check_servable, manager=manager, model=model)
 
     @property
     def sequences(self) -> RunningSequences:

@@ -92,7 +92,7 @@ class PlanningRun:
             raise AssertionError(f"{self.supply} pages can be had of {self._free}")
 
 
-class _ForgettingEngine(FakeEngine):
+class ForgettingEngine(FakeEngine):
     """Forgets what it knew of a row that another sequence has taken over, and reads its prefix from the cache."""
 
     def __init__(self, layers: Sequence[LayerSpec], *, vocab_size: int) -> None:
@@ -121,7 +121,7 @@ class ServingRun:
         eos_token_ids: tuple[int, ...] = (),
         **settings: object,
     ) -> None:
-        self.engine = _ForgettingEngine(layers, vocab_size=vocab_size)
+        self.engine = ForgettingEngine(layers, vocab_size=vocab_size)
         self.clock = VirtualClock()
         config = RuntimeConfig.from_settings(settings)
         self.manager = build_manager(self.engine, config)

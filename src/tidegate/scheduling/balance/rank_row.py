@@ -18,7 +18,8 @@ class Column(IntEnum):
     last step; ``FREE_SEATS``; ``LAST_STEP_US``; ``FITS`` whether the planned decodes can run; ``HELD_PASSES`` the most
     passes any first chunk of this plan was held already; ``HAS_WORK`` whether anything waits, runs or is in flight;
     ``INBOX_BYTES`` of new requests (rank 0) and ``OUTBOX_BYTES`` of outputs for rank 0; ``DIGEST`` of all rows and
-    decisions before this one.
+    decisions before this one; ``ACTIVE`` sequences, and ``RETIRING`` ones that have ended but for their last open step;
+    ``LAST_TOKENS`` that the last step computed.
     """
 
     CTX = 0
@@ -39,6 +40,9 @@ class Column(IntEnum):
     INBOX_BYTES = 15
     OUTBOX_BYTES = 16
     DIGEST = 17
+    ACTIVE = 18
+    RETIRING = 19
+    LAST_TOKENS = 20
 
 
 WIDTH = len(Column)

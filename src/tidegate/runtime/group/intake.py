@@ -1,0 +1,178 @@
+"""Requests on their way to a rank: given to rank 0, known to all, owned by nobody until one of them takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tidegate.routing import RankLoads, Router, check_target
+
+from tidegate.base import Closed, ConfigError, Int64Array
+from tidegate.request import (
+    Envelope,
+    FinishReason,
+    Request,
+    RequestOutput,
+    Timing,
+    TokenDelta,
+    decode_envelope,
+    encode_envelope,
+)
+from tidegate.runtime.group.exchange import Exchange
+from tidegate.runtime.group.rank import Rank
+from tidegate.scheduling import Column
+
+_EXTRA_CANDIDATES = 64
+"""Queued requests shown to the router beyond the free seats: some may be for ranks that are full."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    request: Request
+    is_streamed: bool
+
+
+class Intake:
+    """The queue in front of all ranks. Every process holds the same one and empties it by the same decisions."""
+
+    def __init__(
+        self,
+        router: Router,
+        num_ranks: int,
+        max_requests: int,
+        *,
+        check: Callable[[Request], None],
+        now: Callable[[], float],
+    ) -> None:
+        self._router = router
+        self._num_ranks = num_ranks
+        self._max_requests = max_requests
+        self._check = check
+        self._now = now
+        self._queue: dict[str, _Queued] = {}
+        self._known: set[str] = set()
+        self._new: list[_Queued] = []
+        self._aborts: list[str] = []
+        self._stops = False
+        self._payload = b""
+        self._ended: list[TokenDelta] = []
+        self.is_stopped = False
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether rank 0 has something for the others, or an end to report."""
+        return bool(self._new or self._aborts or self._stops or self._ended)
+
+    @property
+    def num_queued(self) -> int:
+        """Requests that no rank has taken yet."""
+        return len(self._queue) + len(self._new)
+
+    def submit(self, request: Request, *, stream: bool) -> None:
+        """Take a request at rank 0; raises ``ConfigError`` or ``RequestTooLong``, and then nothing has changed."""
+        if self._stops or self.is_stopped:
+            raise Closed("the ranks were told to stop")
+        if request.request_id in self._known:
+            raise ConfigError(
+                f"request_id={request.request_id!r} is in use", field="request_id", value=request.request_id
+            )
+        check_target(request, self._num_ranks)
+        self._check(request)
+        self._known.add(request.request_id)
+        self._new.append(_Queued(request, stream))
+
+    def abort(self, request_id: str) -> None:
+        """End a request at the next step; one that is not known is ignored."""
+        if request_id in self._known:
+            self._aborts.append(request_id)
+
+    def stop(self) -> None:
+        """Let every process end after the next step."""
+        self._stops = True
+
+    def forget(self, request_id: str) -> None:
+        """Note that a request has ended."""
+        self._known.discard(request_id)
+
+    def announce(self) -> int:
+        """Seal what is to be sent with the next step, and return its size in bytes."""
+        now = self._now()
+        for name, entry in self._queue.items():
+            limit = entry.request.timeout_s
+            if limit is not None and now >= entry.request.arrival_s + limit:
+                self._aborts.append(name)
+        if not (self._new or self._aborts or self._stops):
+            return 0
+        envelope = Envelope(
+            requests=tuple(entry.request for entry in self._new),
+            streamed=tuple(entry.is_streamed for entry in self._new),
+            aborts=tuple(self._aborts),
+            stops=self._stops,
+        )
+        self._payload = encode_envelope(envelope)
+        return len(self._payload)
+
+    def ended(self) -> list[TokenDelta]:
+        """Hand out the ends of requests that no rank ever had."""
+        deltas, self._ended = self._ended, []
+        return deltas
+
+    def route(self, rows: Int64Array, exchange: Exchange, ranks: Sequence[Rank]) -> tuple[tuple[str, int], ...]:
+        """Take in what rank 0 sent and give queued requests to ranks that have room for them."""
+        num_bytes = int(rows[0, Column.INBOX_BYTES])
+        if num_bytes:
+            self._take_in(decode_envelope(exchange.broadcast(self._payload, num_bytes)), exchange, ranks)
+        if not self._queue:
+            return ()
+        loads = _loads(rows, self._max_requests)
+        room = int(np.maximum(loads.max_requests - loads.num_live, 0).sum())
+        if not room:
+            return ()
+        shown = [entry.request for _, entry in zip(range(room + _EXTRA_CANDIDATES), self._queue.values(), strict=False)]
+        matches = None
+        if self._router.needs_matches:
+            local = np.array([[rank.match(request) for request in shown] for rank in ranks], dtype=np.int64)
+            matches = exchange.gather(local)
+        routing = self._router.route(loads, shown, matches)
+        routed = tuple((assignment.request_id, assignment.rank) for assignment in routing.assignments)
+        for request_id, target in routed:
+            entry = self._queue.pop(request_id)
+            if target in exchange.local:
+                ranks[exchange.local.index(target)].submit(entry.request, stream=entry.is_streamed)
+        return routed
+
+    def _take_in(self, envelope: Envelope, exchange: Exchange, ranks: Sequence[Rank]) -> None:
+        for request, streams in zip(envelope.requests, envelope.streamed, strict=True):
+            self._queue[request.request_id] = _Queued(request, streams)
+        for request_id in envelope.aborts:
+            entry = self._queue.pop(request_id, None)
+            if entry is None:
+                for rank in ranks:
+                    rank.session.abort(request_id)
+            elif 0 in exchange.local:
+                self._ended.append(_aborted(entry.request, self._now()))
+        self.is_stopped = envelope.stops
+        self._new, self._aborts, self._stops, self._payload = [], [], False, b""
+
+
+def _loads(rows: Int64Array, max_requests: int) -> RankLoads:
+    return RankLoads(
+        num_live=rows[:, Column.ACTIVE] + rows[:, Column.WAITING],
+        num_retiring=rows[:, Column.RETIRING],
+        prefill_tokens=rows[:, Column.BACKLOG_TOKENS],
+        decode_tokens=rows[:, Column.DECODE_TOKENS],
+        max_requests=np.full(len(rows), max_requests, dtype=np.int64),
+    )
+
+
+def _aborted(request: Request, now: float) -> TokenDelta:
+    none = np.zeros(0, dtype=np.int32)
+    output = RequestOutput(
+        request_id=request.request_id,
+        prompt=request.prompt,
+        tokens=none,
+        finish_reason=FinishReason.ABORTED,
+        timing=Timing(arrival_s=request.arrival_s, admitted_s=None, first_token_s=None, finished_s=now),
+    )
+    return TokenDelta(request_id=request.request_id, tokens=none, output=output)
