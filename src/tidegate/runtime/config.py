@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tidegate.base import ConfigError, check_bool, check_integer, check_real, check_text, shown
+from tidegate.routing import RoutingConfig
 from tidegate.runtime.deferral import DEFERRALS, DeferralName
-from tidegate.scheduling import SchedulerConfig
+from tidegate.scheduling import AttentionDPConfig, SchedulerConfig
 
 _NUMBER = re.compile(r"[0-9]{1,10}")
+_NESTED: dict[str, type[Any]] = {"attention_dp_config": AttentionDPConfig, "routing": RoutingConfig}
 ALIASES = {
     "block_size": "tokens_per_block",
     "max_model_len": "max_seq_len",
@@ -105,12 +107,14 @@ class LoopConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeConfig:
-    """All sections."""
+    """All sections. The last two matter where several ranks step together."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
+    attention_dp_config: AttentionDPConfig = field(default_factory=AttentionDPConfig)
+    routing: RoutingConfig = field(default_factory=RoutingConfig)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> RuntimeConfig:
@@ -123,14 +127,24 @@ class RuntimeConfig:
         }
         place = {f.name: section for section, kind in sections.items() for f in fields(kind)}
         values: dict[str, dict[str, object]] = {section: {} for section in sections}
+        whole: dict[str, Any] = {}
         for name, value in settings.items():
+            if name in _NESTED:
+                whole[name] = _nested(name, value)
+                continue
             canonical = ALIASES.get(name, name)
             if canonical not in place:
                 raise ConfigError(
-                    f"{name}={shown(value)}: no such setting; legal are {sorted([*place, *ALIASES])}", field=name
+                    f"{name}={shown(value)}: no such setting; legal are {sorted([*place, *ALIASES, *_NESTED])}", field=name
                 )
             of_section = values[place[canonical]]
             if canonical in of_section:
                 raise ConfigError(f"{name}={shown(value)}: {canonical} is given twice, under two names", field=name)
             of_section[canonical] = value
-        return cls(**{section: kind(**values[section]) for section, kind in sections.items()})
+        return cls(**{section: kind(**values[section]) for section, kind in sections.items()}, **whole)
+
+
+def _nested(name: str, value: object) -> object:
+    """Return a section that users write as a mapping of its own, or as the object itself."""
+    kind = _NESTED[name]
+    return value if isinstance(value, kind) else kind.from_mapping(value)

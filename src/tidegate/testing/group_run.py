@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
 
 from tidegate.base import LayerSpec, VirtualClock
+from tidegate.engine import StepInput
 from tidegate.request import Request, RequestOutput, TokenDelta
 from tidegate.runtime import RuntimeConfig
-from tidegate.runtime.group import GroupStep, LocalExchange, RankGroup, build_group
+from tidegate.runtime.group import LocalExchange, RankGroup, build_group
 from tidegate.testing.serving import ForgettingEngine
 
 FIXED_S = 0.03
 PER_TOKEN_S = 0.0001
 
 
+class _WatchedEngine(ForgettingEngine):
+    """Tells when it computes."""
+
+    def __init__(self, layers: Sequence[LayerSpec], vocab_size: int, on_forward: Callable[[], None]) -> None:
+        super().__init__(layers, vocab_size=vocab_size)
+        self._on_forward = on_forward
+
+    def forward(self, step: StepInput) -> npt.NDArray[np.float32]:
+        """Tell, then run the step."""
+        self._on_forward()
+        return super().forward(step)
+
+
 class GroupRun:
     """``num_ranks`` ranks in step. A step takes ``FIXED_S`` and ``PER_TOKEN_S`` for each token of the busiest rank.
 
-    ``settings`` are those of ``RuntimeConfig``. ``watch`` is called after every step, before the audit.
+    ``settings`` are those of ``RuntimeConfig``. ``on_forward(rank)`` is called whenever a rank's engine computes.
     """
 
     def __init__(
@@ -26,10 +44,10 @@ class GroupRun:
         layers: Sequence[LayerSpec],
         *,
         vocab_size: int = 31,
-        watch: Callable[[GroupStep], None] = lambda _: None,
+        on_forward: Callable[[int], None] = lambda _: None,
         **settings: object,
     ) -> None:
-        self.engines = [ForgettingEngine(layers, vocab_size=vocab_size) for _ in range(num_ranks)]
+        self.engines = [_WatchedEngine(layers, vocab_size, partial(on_forward, rank)) for rank in range(num_ranks)]
         self.clock = VirtualClock()
         self.group: RankGroup = build_group(
             self.engines,
@@ -40,7 +58,6 @@ class GroupRun:
         )
         self.outputs: dict[str, RequestOutput] = {}
         self.num_steps = 0
-        self._watch = watch
         self._free = self._supplies()
 
     def submit(self, request: Request) -> None:
@@ -51,8 +68,6 @@ class GroupRun:
         """Step once and audit every rank."""
         deltas = self.group.step()
         self.num_steps += 1
-        if self.group.last is not None:
-            self._watch(self.group.last)
         for rank in self.group.ranks:
             rank.manager.audit()
             if rank.session.stall is not None:

@@ -41,6 +41,11 @@ class Rank:
         return self._plan
 
     @property
+    def num_held(self) -> int:
+        """First chunks of the current plan that are held back."""
+        return 0 if self._plan is None else len(self._plan.held)
+
+    @property
     def has_work(self) -> bool:
         """Whether anything waits, runs, is in flight, or was not handed out yet."""
         return self.session.has_work

@@ -25,12 +25,14 @@ _HEARTBEAT_S = 5.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupStep:
-    """What one step of the group was: the gathered rows, the decision, and tokens of the ranks in this process."""
+    """What one step of the group was: the gathered rows, the decision, and of the ranks in this process their tokens
+    and how many first chunks were held."""
 
     rows: Int64Array
     decision: Decision
     is_run: bool
     tokens: tuple[int, ...]
+    held: tuple[int, ...]
 
 
 class RankGroup:
@@ -99,6 +101,7 @@ class RankGroup:
             self._check_digest(rows)
             self._state, decision = self._balancer.decide(self._state, rows)
             tokens = tuple(rank.restrict(decision) for rank in self.ranks)
+            held = tuple(rank.num_held for rank in self.ranks)
             is_run = _is_run(rows, decision)
             if self._pace is not None and is_run:
                 self._pace(tokens)
@@ -107,7 +110,7 @@ class RankGroup:
             for rank in self.ranks:
                 rank.abandon()
             raise
-        self.last = GroupStep(rows, decision, is_run, tokens)
+        self.last = GroupStep(rows, decision, is_run, tokens, held)
         self._measure(rows)
         new = self._outbox.exchange(rows, deltas)
         routed = self._intake.route(rows, self._exchange, self.ranks)

@@ -1,0 +1,51 @@
+"""All that a cache is, as plain values: equal images mean that nothing has moved."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tidegate.cache import KVCacheManager
+from tidegate.scheduling import Scheduler
+
+
+def cache_image(manager: KVCacheManager) -> dict[str, object]:
+    """Return cursors, page tables, scratch, page records and counters. Peaks are left out: they only ever grow."""
+    core = manager._core
+    sequences = core.sequences
+    image: dict[str, object] = {
+        name: getattr(sequences, name).tolist()
+        for name in ("mode", "capacity", "num_open", "history", "known", "published", "event", "ends", "begins")
+    }
+    for i, rows in enumerate(core.rows):
+        image[f"pages {i}"] = rows.pages.tolist()
+        image[f"slots {i}"] = rows.slots.tolist()
+        image[f"scratch {i}"] = [None if held is None else held.tolist() for held in rows.scratch]
+    for i, pool in enumerate(core.pools):
+        pages = np.flatnonzero(pool.slot >= 0)
+        image[f"pool {i}"] = [
+            (int(p), int(pool.slot[p]), int(pool.locks[p]), int(pool.refs[p])) for p in pages.tolist()
+        ]
+        image[f"counts {i}"] = (pool.num_free, pool.evictable, pool.doomed, pool.num_dropped)
+    image["snapshots"] = {row: list(entries) for row, entries in core.pending_snapshots.items() if entries}
+    image["counters"] = dataclasses.replace(manager.statistics(), pools=(), groups=(), reserved=())
+    return image
+
+
+def scheduler_image(scheduler: Scheduler) -> dict[str, object]:
+    """Return what waits and runs."""
+    sequences = scheduler.sequences
+    used = np.flatnonzero(sequences.is_used)
+    return {
+        "statistics": scheduler.statistics(),
+        "rows": used.tolist(),
+        "phase": sequences.phase[used].tolist(),
+        "num_tokens": sequences.num_tokens[used].tolist(),
+        "load": scheduler.load(),
+    }
+
+
+def differences(before: dict[str, object], after: dict[str, object]) -> list[str]:
+    """Name what differs."""
+    return [name for name in before if before[name] != after[name]]
