@@ -127,7 +127,7 @@ class _FakeRun:
             tokens_per_s=sum(o.num_tokens for o in outputs.values()) / duration if duration else 0.0,
             ttft_mean_s=float(np.mean(ttfts)) if ttfts else 0.0,
             balance_ratio=group.meter.ratio,
-            time_weighted_balance_ratio=group.meter.time_weighted_ratio,
+            time_weighted_balance_ratio=group.meter.ratio_by_time,
             deferred_page_seconds=self._page_seconds,
             peak_pages=max(peaks),
             suspensions=sum(rank.session.statistics().suspended for rank in group.ranks),

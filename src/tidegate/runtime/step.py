@@ -110,6 +110,10 @@ class StepLoop:
         """Give up the proposed plan."""
         self._deferral.abandon()
 
+    def release(self) -> None:
+        """Give back what is kept for prefills that were held back; they are planned anew."""
+        self._deferral.release()
+
     def conclude(self, plan: Plan, *, must_compute: bool = False) -> StepReport:
         """Carry out the proposed plan, or what filters left of it.
 

@@ -26,7 +26,7 @@ class Rank:
     ) -> None:
         self.session = session
         self.manager = manager
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._loop = loop
         self._clock = clock
         self._plan: Plan | None = None
@@ -52,7 +52,7 @@ class Rank:
 
     def load(self) -> RankLoad:
         """Return what waits and runs here."""
-        return self._scheduler.load()
+        return self.scheduler.load()
 
     def match(self, request: Request) -> int:
         """Return how many tokens of a request's prompt this rank's cache holds."""
@@ -66,7 +66,7 @@ class Rank:
     def propose(self) -> Int64Array:
         """Plan the next step and return the row that tells the others of it."""
         plan = self._plan = self._loop.propose()
-        load = self._scheduler.load()
+        load = self.scheduler.load()
         oldest = load.oldest_arrival_s
         num_prefills = len(plan.chunks) + len(plan.admissions)
         return rank_row(
@@ -95,13 +95,15 @@ class Rank:
         plan = self._plan = self._loop.restrict(self._proposed(), decision)
         return plan.num_tokens
 
-    def conclude(self, *, runs: bool) -> list[TokenDelta]:
-        """Carry the plan out, with a padding entry when others run and it computes nothing; return what is new."""
+    def conclude(self, *, runs: bool, began_s: float) -> list[TokenDelta]:
+        """Carry the plan out, with a padding entry when others run and it computes nothing; return what is new.
+
+        ``began_s`` is when the group began to run the step.
+        """
         plan, self._plan = self._proposed(), None
-        began = self._clock.now()
         report = self._loop.conclude(plan, must_compute=runs)
         self.num_padding_steps += runs and plan.num_sequences == 0
-        self._last_step_us = int((self._clock.now() - began) * _US)
+        self._last_step_us = int((self._clock.now() - began_s) * _US)
         self._last_tokens = plan.num_tokens
         self._num_finished = len(report.outcome.finished)
         return self.session.absorb(report)
@@ -111,6 +113,10 @@ class Rank:
         if self._plan is not None:
             self._plan = None
             self._loop.abandon()
+
+    def release_kept(self) -> None:
+        """Give back the pages that prefills which were held back have kept."""
+        self._loop.release()
 
     def close(self) -> None:
         """Abort what is left and stop."""

@@ -64,6 +64,8 @@ class RankGroup:
         self._pace = pace
         self._digest = 0
         self._is_idle = True
+        self._fresh: list[TokenDelta] = []
+        """What ranks have concluded and nobody was told yet: a rank that fails must not lose the others' outputs."""
 
     @property
     def is_leader(self) -> bool:
@@ -102,16 +104,18 @@ class RankGroup:
             self._state, decision = self._balancer.decide(self._state, rows)
             tokens = tuple(rank.restrict(decision) for rank in self.ranks)
             held = tuple(rank.num_held for rank in self.ranks)
-            is_run = _is_run(rows, decision)
+            is_run, began_s = _is_run(rows, decision), self._clock.now()
             if self._pace is not None and is_run:
                 self._pace(tokens)
-            deltas = [delta for rank in self.ranks for delta in rank.conclude(runs=is_run)]
+            for rank in self.ranks:
+                self._fresh += rank.conclude(runs=is_run, began_s=began_s)
         except BaseException:
             for rank in self.ranks:
                 rank.abandon()
             raise
         self.last = GroupStep(rows, decision, is_run, tokens, held)
         self._measure(rows)
+        deltas, self._fresh = self._fresh, []
         new = self._outbox.exchange(rows, deltas)
         routed = self._intake.route(rows, self._exchange, self.ranks)
         new += self._intake.ended()
@@ -160,7 +164,7 @@ class RankGroup:
         """Count the step before this one, whose tokens the rows tell."""
         tokens = rows[:, Column.LAST_TOKENS]
         if tokens.any():
-            self.meter.count(tokens, float(rows[:, Column.LAST_STEP_US].max()) / 1e6)
+            self.meter.add(tokens, float(rows[:, Column.LAST_STEP_US].max()) / 1e6)
 
 
 def _is_run(rows: Int64Array, decision: Decision) -> bool:
