@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 
 import numpy as np
 
-from tidegate.base import ConfigError, Int32Array
+from tidegate.base import ConfigError, Int32Array, LayerSpec
+from tidegate.cache import window_peak
 from tidegate.report import Cell, Table, TokenHistory
-from tidegate.request import Request, SamplingParams
+from tidegate.request import Request, RequestOutput, SamplingParams
 
 BALANCES = ("off", "fixed", "cost_aware")
 DEFERRALS = ("reserve_late", "revert", "hold")
 TIMEOUT_ITERS, BATCHING_WAIT_ITERS = 100, 20
+BLOCK, WINDOW = 32, 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,15 @@ class DeferralLoad:
     def longest(self) -> int:
         """Tokens of the longest request."""
         return self.prompt_len[1] + 4 * self.output_len
+
+    def quota_bytes(self, layers: Sequence[LayerSpec]) -> int:
+        """Return a rank's cache quota: the stated share of what its part of the concurrency needs at full length."""
+        tokens = 0
+        for layer in layers:
+            per_token = sum(buffer.bytes_per_entry for buffer in layer.buffers)
+            blocks = -(-self.longest // BLOCK) if layer.window is None else window_peak(layer.window, BLOCK)
+            tokens += blocks * BLOCK * per_token
+        return int(self.pool_share * tokens * -(-self.concurrency // self.num_ranks))
 
     def requests(self, vocab_size: int) -> list[Request]:
         """Return the requests, equal for equal seeds. Each ends at its length and draws the likeliest token."""
@@ -191,3 +203,11 @@ def _shallow(cell: DeferralCell) -> dict[str, object]:
 def cells_of(deferrals: Sequence[str] = DEFERRALS, balances: Sequence[str] = BALANCES) -> list[tuple[str, str]]:
     """Return all pairs, deferral by deferral."""
     return [(deferral, balance) for deferral in deferrals for balance in balances]
+
+
+def digest_of(outputs: Mapping[str, RequestOutput]) -> str:
+    """Return a digest of all outputs, whatever the order in which they came."""
+    total = hashlib.blake2b(digest_size=8)
+    for request_id in sorted(outputs):
+        total.update(request_id.encode() + outputs[request_id].tokens.astype("<i4").tobytes())
+    return total.hexdigest()

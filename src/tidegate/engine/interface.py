@@ -48,7 +48,7 @@ class Engine(Protocol):
         ...
 
     def bind(self, layout: KVLayout, pools: Sequence[PoolMemory]) -> None:
-        """Take the pools, without copying. Called once, before the first step."""
+        """Take the pools, without copying. Called before the first step, and again when another cache takes over."""
         ...
 
     def forward(self, step: StepInput) -> npt.ArrayLike:

@@ -127,10 +127,9 @@ class RankGroup:
         return new
 
     def close(self) -> None:
-        """Abort what is left on the ranks of this process and leave the group."""
+        """Abort what is left on the ranks of this process. The exchange stays open: it is its maker's to close."""
         for rank in self.ranks:
             rank.close()
-        self._exchange.close()
 
     def _awake(self) -> bool:
         if not self.is_leader:
