@@ -15,7 +15,6 @@ from tidegate.testing.choices import seeded
 from tidegate.testing.layouts import build_layout, full, stacked, window
 from tidegate.testing.serving import PlanningRun, ServingRun, make_request
 
-
 LONGEST = 80
 
 

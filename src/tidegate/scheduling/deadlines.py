@@ -15,10 +15,9 @@ class Deadlines:
         self._heap: list[tuple[float, str]] = []
         self._live: dict[str, float] = {}
 
-    @property
-    def next_s(self) -> float | None:
-        """No request times out before this clock time; None: none ever does."""
-        return self._heap[0][0] if self._heap else None
+    def __len__(self) -> int:
+        """Count entries, those of ended requests among them: nothing is due when there are none."""
+        return len(self._heap)
 
     def add(self, request_id: str, at_s: float) -> None:
         """Watch a request."""

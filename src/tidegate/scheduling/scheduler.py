@@ -121,7 +121,7 @@ class Scheduler:
 
     def expire(self, now: float) -> tuple[RequestOutput, ...]:
         """End requests whose time is over, in any phase, with reason ``aborted``."""
-        if self._waitlist.deadlines.next_s is None:
+        if not self._waitlist.deadlines:
             return ()
         ended = [self.finish(name, FinishReason.ABORTED, now=now) for name in self._waitlist.deadlines.due(now)]
         self._counters.expired += len(ended)
@@ -213,7 +213,7 @@ class Scheduler:
         check_move(waiting.phase, Phase.PREFILL)
         request, candidate = waiting.request, waiting.candidate
         is_resumed = waiting.phase is Phase.SUSPENDED
-        self._waitlist.take(waiting)
+        self._queue.pop(request.request_id)
         past = waiting.milestones
         if not is_resumed:
             past = Milestones(admitted_s=now, num_cached_tokens=start)

@@ -48,11 +48,6 @@ class Waitlist:
         again = replace(past, num_suspensions=past.num_suspensions + 1)
         self._push(Waiting(request, candidate, order, max_length, Phase.SUSPENDED, again, 0, 0.0))
 
-    def take(self, waiting: Waiting) -> None:
-        """Take out a request that enters its row: what it was held for is over."""
-        self.queue.pop(waiting.request.request_id)
-        self.memory.held_passes.pop(waiting.request.request_id, None)
-
     def note(self, plan: Plan) -> None:
         """Store what a plan counted, and what it saw of the requests it looked at."""
         if not (plan.admissions or plan.held or plan.seen or self.memory.batch_waits):
