@@ -1,5 +1,7 @@
 """O12: runners of an oversubscribed pool were paused and computed again and again, at a loss of 40 % throughput."""
 
+from itertools import pairwise
+
 import pytest
 
 from benchmarks.overload import oversubscribed
@@ -36,5 +38,5 @@ def test_nobody_is_suspended_before_a_token_since_it_came_back() -> None:
     counts = run.scheduler.statistics()
     assert counts.suspended == counts.resumed == victims > 0
     assert sum(map(len, admissions.values())) == 32 + victims
-    lives = [later - earlier for steps in admissions.values() for earlier, later in zip(steps, steps[1:], strict=False)]
+    lives = [later - earlier for steps in admissions.values() for earlier, later in pairwise(steps)]
     assert min(lives) > 1  # the step that admits brings a token at the earliest, only a later one may suspend

@@ -33,7 +33,8 @@ def charge(manager: KVCacheManager, *, begin: int, capacity: int, most: int, is_
     extents = Extents(
         np.array([begin], np.int64), np.array([capacity], np.int64), np.array([most], np.int64), np.array([is_prefill])
     )
-    return Commitments(manager, len(manager.quote().supply), max_chunk=16).pages(extents).tolist()
+    pages = Commitments(manager, len(manager.quote().supply), max_chunk=16).pages(extents)
+    return [int(count) for count in pages]
 
 
 def test_full_attention_is_charged_to_its_whole_length() -> None:

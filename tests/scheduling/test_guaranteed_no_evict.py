@@ -59,7 +59,7 @@ def least_slots(cache: KVCacheConfig) -> list[int]:
     num_pools = len(KVCacheManager(cache, with_memory=False).quote().supply)
     slots = [512] * num_pools
     for pool in range(num_pools):
-        smaller = (slots[:pool] + [pages] + slots[pool + 1 :] for pages in range(1, 513))
+        smaller = ([*slots[:pool], pages, *slots[pool + 1 :]] for pages in range(1, 513))
         slots = next(trial for trial in smaller if fits(trial))
     return slots
 

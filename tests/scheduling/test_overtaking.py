@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tidegate.cache import KVCacheConfig
 from tidegate.request import FinishReason
 from tidegate.scheduling import Plan, SchedulerConfig
@@ -24,7 +26,7 @@ def admitted(plan: Plan) -> list[str]:
     return [entry.waiting.request.request_id for entry in plan.admissions]
 
 
-def blocked(**config: object) -> PlanningRun:
+def blocked(**config: Any) -> PlanningRun:
     """Return a run in which ``large`` waits for 6 of 8 pages and ``holder`` keeps 3 for some steps."""
     run = run_of(8, **config)
     run.submit(make_request("holder", 10, max_tokens=3))

@@ -9,7 +9,7 @@ _SLACK = 64
 
 
 class Deadlines:
-    """Deadlines by request id. Entries of ended requests stay in the heap, unless there are many, and are passed over."""
+    """Deadlines by request id. Entries of ended requests stay in the heap unless they are many, and are passed over."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, str]] = []
