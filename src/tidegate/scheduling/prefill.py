@@ -157,7 +157,7 @@ class PrefillDraft:
         is_busy = self._is_busy()
         leave = self._to_leave_beside(waiting) if is_busy else None
         kept_for: WaitReason = "headroom" if view.commitments is None else "reservation"
-        if leave is not None and (self.quote.supply - view.headroom.floor_of(start, wanted) < leave).any():
+        if leave is not None and (self.quote.supply - self._floor(waiting, start, wanted) < leave).any():
             return self._note(request_id, kept_for)
         end = fit_chunk(
             start,
@@ -182,6 +182,12 @@ class PrefillDraft:
         self._budget.spend(end - start, is_partial=end < goal)
         self._owners.add(waiting.request, candidate.tokens, start)
         return None
+
+    def _floor(self, waiting: Waiting, start: int, wanted: int) -> Int64Array:
+        """Return pages that an admission surely takes, or claims where all is reserved: known before it is priced."""
+        if self._view.commitments is None:
+            return self._view.headroom.floor_of(start, wanted)
+        return self._view.commitments.pages(_first_extent(waiting, start, start))
 
     def _is_held_elsewhere(self) -> bool:
         """Tell, while nothing of ours is active, whether sequences outside this scheduler hold pages."""
