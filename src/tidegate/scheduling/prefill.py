@@ -9,10 +9,9 @@ import numpy as np
 from tidegate.base import Int64Array, InternalError
 from tidegate.cache import KVCacheManager, Quote
 from tidegate.request import Phase, Request, RunningSequences, WaitingQueue
+from tidegate.scheduling.allowance import Allowance
 from tidegate.scheduling.budget import StepBudget, chunk_end, fit_chunk
-from tidegate.scheduling.commitments import Commitments, Extents
 from tidegate.scheduling.config import SchedulerConfig
-from tidegate.scheduling.headroom import Headroom
 from tidegate.scheduling.memory import Memory
 from tidegate.scheduling.plan import Admission, Chunk, Wait, Waiting, WaitReason
 from tidegate.scheduling.policy import in_order, prefill_order
@@ -25,15 +24,14 @@ _LACKS_PAGES: tuple[WaitReason, ...] = ("pages", "headroom", "reservation")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanView:
-    """What deciders read: nobody writes through it. ``commitments``: with ``guaranteed_no_evict`` only."""
+    """What deciders read: nobody writes through it."""
 
     manager: KVCacheManager
     sequences: RunningSequences
     queue: WaitingQueue[Waiting]
     memory: Memory
     config: SchedulerConfig
-    headroom: Headroom
-    commitments: Commitments | None
+    allowance: Allowance
     pool_pages: tuple[int, ...]
     align: int
 
@@ -155,10 +153,9 @@ class PrefillDraft:
         if wanted < goal and self._budget.partials <= 0:
             return self._note(request_id, "partial_prefills")
         is_busy = self._is_busy()
-        leave = self._to_leave_beside(waiting) if is_busy else None
-        kept_for: WaitReason = "headroom" if view.commitments is None else "reservation"
-        if leave is not None and (self.quote.supply - self._floor(waiting, start, wanted) < leave).any():
-            return self._note(request_id, kept_for)
+        leave = view.allowance.gated(waiting, self._to_leave()) if is_busy else None
+        if leave is not None and (self.quote.supply - view.allowance.least(waiting, start, wanted) < leave).any():
+            return self._note(request_id, view.allowance.reason)
         end = fit_chunk(
             start,
             wanted,
@@ -170,24 +167,18 @@ class PrefillDraft:
         )
         if end is None:
             return self._note(request_id, "pages", self.quote.shortage)
-        if leave is not None and view.commitments is not None:
-            leave = leave + view.commitments.pages(_first_extent(waiting, start, end))
-        is_short = leave is not None and bool((np.array(self.quote.supply) < leave).any())
+        is_short = leave is not None and bool(
+            (self.quote.supply - view.allowance.claim(waiting, start, end) < leave).any()
+        )
         if is_short or (end < goal and self._budget.partials <= 0):
             self._price_again()
-            return self._note(request_id, kept_for if is_short else "partial_prefills")
+            return self._note(request_id, view.allowance.reason if is_short else "partial_prefills")
         self.admissions.append(Admission(waiting, start, end, passed, view.memory.held_passes.get(request_id, 0)))
         self._left = None
         self._budget.seats -= 1
         self._budget.spend(end - start, is_partial=end < goal)
         self._owners.add(waiting.request, candidate.tokens, start)
         return None
-
-    def _floor(self, waiting: Waiting, start: int, wanted: int) -> Int64Array:
-        """Return pages that an admission surely takes, or claims where all is reserved: known before it is priced."""
-        if self._view.commitments is None:
-            return self._view.headroom.floor_of(start, wanted)
-        return self._view.commitments.pages(_first_extent(waiting, start, start))
 
     def _is_held_elsewhere(self) -> bool:
         """Tell, while nothing of ours is active, whether sequences outside this scheduler hold pages."""
@@ -211,34 +202,11 @@ class PrefillDraft:
         return self._budget.tokens if longest is None else min(self._budget.tokens, longest)
 
     def _to_leave(self) -> Int64Array:
-        """Return pages any admission must leave per pool group: headroom, or all that others may come to need."""
+        """Return pages that any admission must leave, as the plan stands."""
         if self._left is None:
-            commitments = self._view.commitments
-            if commitments is None:
-                self._left = self._view.headroom.pages(*self._lengths())
-            else:
-                self._left = commitments.pages(self._extents())
+            starts = [entry.start for entry in self.admissions]
+            self._left = self._view.allowance.to_leave(self._active, starts, *self._lengths())
         return self._left
-
-    def _to_leave_beside(self, waiting: Waiting) -> Int64Array:
-        """Return pages this admission must leave: one that comes back also has to pass the resume gate."""
-        view, leave = self._view, self._to_leave()
-        if waiting.candidate.is_resumed:
-            gate = 1.0 - view.manager.config.max_util_for_resume
-            leave = np.maximum(leave, np.ceil(np.array(view.pool_pages) * gate).astype(np.int64))
-        return leave
-
-    def _extents(self) -> Extents:
-        view, rows = self._view, self._active
-        capacities, most = self._lengths()
-        added = np.array([entry.start for entry in self.admissions], dtype=np.int64)
-        is_prefill = view.manager.history[rows] < view.sequences.target[rows]
-        return Extents(
-            begins=np.concatenate((view.sequences.reused[rows], added)),
-            capacities=capacities,
-            most=most,
-            is_prefill=np.concatenate((is_prefill, np.ones(len(added), dtype=np.bool_))),
-        )
 
     def _lengths(self) -> tuple[Int64Array, Int64Array]:
         """Return capacity after the step, and the most it will ever be, of all sequences active so far."""
@@ -284,12 +252,3 @@ class PrefillDraft:
         if not fits:
             raise InternalError("a plan that was priced once cannot be priced again")
         self.quote = quote
-
-
-def _first_extent(waiting: Waiting, start: int, end: int) -> Extents:
-    return Extents(
-        begins=np.array([start], dtype=np.int64),
-        capacities=np.array([end], dtype=np.int64),
-        most=np.array([waiting.max_length - 1], dtype=np.int64),
-        is_prefill=np.ones(1, dtype=np.bool_),
-    )

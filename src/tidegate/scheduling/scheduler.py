@@ -19,12 +19,11 @@ from tidegate.request import (
     check_move,
     check_moves,
 )
+from tidegate.scheduling.allowance import Allowance
 from tidegate.scheduling.balance import Decision
 from tidegate.scheduling.batch_waiting import batch_wait
-from tidegate.scheduling.commitments import Commitments
 from tidegate.scheduling.config import SchedulerConfig
 from tidegate.scheduling.endings import output_of_unstarted, output_of_waiting
-from tidegate.scheduling.headroom import Headroom
 from tidegate.scheduling.intake import ModelLimits, check_prompt_length, check_tokens, reachable_length
 from tidegate.scheduling.load import RankLoad, rank_load
 from tidegate.scheduling.plan import Outcome, Plan, Step, Waiting
@@ -57,18 +56,13 @@ class Scheduler:
         self._counters = Counters()
         self._waitlist = Waitlist(manager, config, self._counters)
         self._queue = self._waitlist.queue
-        commitments = None
-        if config.capacity_policy == "guaranteed_no_evict":
-            longest = config.max_chunk_tokens or config.max_num_tokens
-            commitments = Commitments(manager, len(pool_pages), longest)
         self._view = PlanView(
             manager=manager,
             sequences=self._sequences,
             queue=self._queue,
             memory=self._waitlist.memory,
             config=config,
-            headroom=Headroom(manager.groups, pool_pages, config.headroom_blocks, config.headroom_share),
-            commitments=commitments,
+            allowance=Allowance(manager, self._sequences, config, pool_pages),
             pool_pages=pool_pages,
             align=align,
         )
