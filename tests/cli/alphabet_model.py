@@ -37,6 +37,9 @@ class AlphabetModel:
             raise KeyboardInterrupt
         return [self._token(request) for request in self.requests if request.request_id in self.running]
 
+    def rest(self, most_s: float | None) -> None:
+        raise AssertionError("every step of this model brings something")
+
     def statistics(self) -> TargetStatistics:
         pages = PageHistory(("full", "window"), np.array([0.0, 1.0]), np.array([[3, 2], [4, 5]]))
         groups = (

@@ -1,7 +1,9 @@
 """O19: the last decoding request that finds no page ends with a reason; the server lives."""
 
+import pytest
+
 from tidegate.cache import KVCacheConfig
-from tidegate.request import FinishReason
+from tidegate.request import FinishReason, SamplingParams
 from tidegate.scheduling import SchedulerConfig
 from tidegate.testing.layouts import full, stacked
 from tidegate.testing.serving import PlanningRun, ServingRun, make_request
@@ -59,3 +61,19 @@ def test_output_is_whole_after_suspension_and_replay() -> None:
     for request in requests:
         assert outputs[request.request_id].tokens.tolist() == run.expected(request)
         assert run.deltas[request.request_id] == run.expected(request)
+
+
+def test_log_probabilities_match_the_tokens_after_suspension_and_replay() -> None:
+    pytest.importorskip("torch")  # without it nothing is scored
+    run = ServingRun(
+        stacked(full()), tokens_per_block=4, pool_slots=(12,), max_seq_len=64, max_batch_size=4, headroom_blocks=0
+    )
+    sampling = SamplingParams(temperature=0.0, logprobs=1)
+    for number in range(4):
+        run.submit(make_request(f"r{number}", 5 + number, max_tokens=16, sampling=sampling))
+    outputs = run.run()
+
+    assert max(output.num_suspensions for output in outputs.values()) > 0
+    for output in outputs.values():
+        assert output.logprobs is not None
+        assert [scored.token for scored in output.logprobs] == output.tokens.tolist()

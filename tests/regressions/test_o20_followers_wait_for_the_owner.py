@@ -54,6 +54,7 @@ def test_followers_go_when_the_owner_is_gone() -> None:
     plan = run.step()
 
     assert plan.admissions[0].waiting.request.request_id == "r1"
+    assert plan.deferred == ("r2",)  # for r1 now, which computes what both need
     assert len(run.run()) == 2
 
 

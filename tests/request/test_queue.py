@@ -58,3 +58,29 @@ def test_same_id_twice_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="already waiting"):
         queue.push("a", (0, 1), "a")
+
+
+def test_tokens_of_waiting_requests_are_summed_at_every_change() -> None:
+    queue: WaitingQueue[str] = WaitingQueue()
+    queue.push("a", (0, 0), "a", 10)
+    queue.push("b", (0, 1), "b", 5)
+    assert queue.num_tokens == 15
+
+    queue.update("a", 0, 4)
+    assert queue.num_tokens == 9
+    queue.pop("a")
+    assert queue.num_tokens == 5
+
+
+def test_update_moves_an_item_by_its_new_rank() -> None:
+    queue: WaitingQueue[str] = WaitingQueue()
+    for order, (name, rank) in enumerate([("a", 3), ("b", 5), ("c", 9)]):
+        queue.push(name, (rank, order), name)
+
+    queue.update("c", 1, 0)
+    queue.update("gone", 0, 7)
+
+    assert list(queue) == ["c", "a", "b"]
+    assert list(queue.by_arrival()) == ["a", "b", "c"]
+    assert queue.pop("c") == "c"
+    assert list(queue.by_arrival()) == ["a", "b"]

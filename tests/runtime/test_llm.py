@@ -246,3 +246,12 @@ def test_engine_with_a_model_name_is_refused(engine: FakeEngine) -> None:
 def test_chat_needs_text(llm: LLM) -> None:
     with pytest.raises(ConfigError, match="messages"):
         llm.chat([{"role": "user", "content": "hi"}])
+
+
+def test_waiting_for_a_batch_lets_the_clock_go_on() -> None:
+    clock = VirtualClock(5.0)
+    engine = FakeEngine(stacked(full()), vocab_size=31)
+    with LLM(engine=engine, clock=clock, pool_slots=(16,), max_model_len=48, batch_wait_timeout_ms=50) as llm:
+        outputs = llm.generate([[1, 2, 3], [4, 5]], max_tokens=2)
+
+    assert [output.timing.admitted_s for output in outputs] == [pytest.approx(5.05)] * 2

@@ -26,7 +26,12 @@ def random_run(rng: random.Random, layers: str) -> ServingRun:
         "max_chunk_tokens": rng.choice([None, None, 8]),
         "max_batch_size": rng.choice([1, 2, 3, 6]),
         "max_partial_prefills": rng.choice([1, 1, 2, 4]),
-        "policy": rng.choice(["fcfs", "priority"]),
+        "policy": rng.choice(["fcfs", "priority", "shortest_uncached_first"]),
+        "capacity_policy": rng.choice(["max_utilization", "max_utilization", "guaranteed_no_evict"]),
+        "max_overtakes": rng.choice([0, 1, 16]),
+        "batch_wait_timeout_iters": rng.choice([0, 3]),
+        "batch_wait_max_tokens_ratio": 0.5,
+        "batch_wait_timeout_ms": rng.choice([0, 30]),
         "headroom_blocks": rng.choice([0, 1, 2]),
         "share_prefixes": rng.random() < 0.7,
         "enable_prefix_caching": rng.random() < 0.7,
@@ -49,6 +54,7 @@ def live(rng: random.Random, run: ServingRun) -> list[Request]:
             max_tokens=rng.randrange(1, 14),
             priority=rng.randrange(3),
             run_to_capacity=rng.random() < 0.3,
+            timeout_s=rng.choice([None, None, None, 0.3]),
         )
         try:
             run.submit(request, stream=rng.random() < 0.5)

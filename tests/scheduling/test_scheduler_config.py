@@ -32,3 +32,20 @@ def test_token_budget_must_let_every_sequence_decode() -> None:
 
     with pytest.raises(ConfigError, match="max_num_tokens=7 must be at least max_batch_size=8"):
         SchedulerConfig(max_num_tokens=7, max_batch_size=8)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("capacity_policy", "static_batch"),
+        ("max_overtakes", -1),
+        ("max_prompt_tokens", 0),
+        ("context_starvation_iterations", 0),
+        ("batch_wait_timeout_iters", -1),
+        ("batch_wait_max_tokens_ratio", 1.5),
+        ("batch_wait_timeout_ms", -0.5),
+    ],
+)
+def test_illegal_waiting_setting_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"{field}={value!r}"):
+        SchedulerConfig(**{field: value})  # type: ignore[arg-type]  # the point of the test

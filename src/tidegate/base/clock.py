@@ -13,6 +13,10 @@ class Clock(Protocol):
         """Return the current time in seconds."""
         ...
 
+    def wait(self, seconds: float) -> None:
+        """Return when ``seconds`` have passed."""
+        ...
+
 
 class SystemClock:
     """The machine's monotonic clock."""
@@ -20,6 +24,10 @@ class SystemClock:
     def now(self) -> float:
         """Return monotonic seconds."""
         return time.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)
 
 
 class VirtualClock:
@@ -37,3 +45,7 @@ class VirtualClock:
         if seconds < 0:
             raise ValueError(f"cannot advance by {seconds} s: time never goes back")
         self._now += seconds
+
+    def wait(self, seconds: float) -> None:
+        """Move forward by ``seconds``: whoever waits is the only one who acts."""
+        self.advance(seconds)

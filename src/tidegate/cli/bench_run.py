@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,5 +50,5 @@ class BenchRun:
         requests = self.source.requests(lines, served)
         clock = SystemClock()
         with progress(len(requests), "requests") as advance:
-            run = run_load(ModelTarget(served, clock, time.sleep), requests, self.load, clock, lambda _: advance())
+            run = run_load(ModelTarget(served, clock), requests, self.load, clock, lambda _: advance())
         return BenchReport(self.settings, self.load, run, served.statistics())

@@ -64,6 +64,10 @@ class RuntimeModel:
             raise OutOfPages(str(stall), request_id=stall.wait.request_id, shortage=stall.wait.shortage)
         return deltas
 
+    def rest(self, most_s: float | None) -> None:
+        """Wait while the session has a timer and nothing else to do."""
+        self._session.rest(most_s)
+
     def statistics(self) -> TargetStatistics:
         """Return what the meter counted."""
         return self._meter.statistics(self._session.statistics().suspended)

@@ -31,6 +31,10 @@ class ServedModel(Protocol):
         """Run one step and return what it produced; nothing when there was nothing to do."""
         ...
 
+    def rest(self, most_s: float | None) -> None:
+        """Wait, for ``most_s`` seconds at most, when the last step did nothing and the next ones will not either."""
+        ...
+
     def statistics(self) -> TargetStatistics:
         """Return what happened since it was opened."""
         ...

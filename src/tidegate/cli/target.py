@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tidegate.base import Clock, InternalError
 from tidegate.bench import Progress, TargetStatistics
@@ -11,12 +11,11 @@ from tidegate.request import Request, TokenDelta
 
 
 class ModelTarget:
-    """Runs the model's steps whenever the load waits for something, and ``sleep`` when there is nothing to run."""
+    """Runs the model's steps whenever the load waits for something, and sleeps when there is nothing to run."""
 
-    def __init__(self, served: ServedModel, clock: Clock, sleep: Callable[[float], None]) -> None:
+    def __init__(self, served: ServedModel, clock: Clock) -> None:
         self._model = served
         self._clock = clock
-        self._sleep = sleep
         self._in_flight = 0
 
     def start(self) -> None:
@@ -28,13 +27,15 @@ class ModelTarget:
         self._in_flight += 1
 
     def wait(self, timeout_s: float | None) -> Sequence[Progress]:
-        """Run one step, or sleep when nothing is in flight."""
+        """Run one step, and rest when it did nothing; or sleep when nothing is in flight."""
         if not self._in_flight:
             if timeout_s is None:
                 raise InternalError("nothing is in flight and nothing will arrive")
-            self._sleep(timeout_s)
+            self._clock.wait(timeout_s)
             return []
         deltas = self._model.step()
+        if not deltas:
+            self._model.rest(timeout_s)
         now_s = self._clock.now()
         progress = [_progress(delta, now_s) for delta in deltas]
         self._in_flight -= sum(one.finish_reason is not None for one in progress)

@@ -18,6 +18,11 @@ class Timing:
     finished_s: float
 
     @property
+    def wait_s(self) -> float | None:
+        """Time in the queue before the first admission."""
+        return None if self.admitted_s is None else self.admitted_s - self.arrival_s
+
+    @property
     def ttft_s(self) -> float | None:
         """Time to first token, from arrival."""
         return None if self.first_token_s is None else self.first_token_s - self.arrival_s
@@ -36,6 +41,8 @@ class TokenLogprob:
 class RequestOutput:
     """A request's end. ``num_cached_tokens`` of the prompt were reused when it was first admitted.
 
+    ``num_overtakes`` others were admitted past it while it could not run.
+
     ``prompt_logprobs`` has one entry per prompt token; None for the first, and for those it ended too early to score.
     """
 
@@ -46,6 +53,7 @@ class RequestOutput:
     timing: Timing
     num_cached_tokens: int = 0
     num_suspensions: int = 0
+    num_overtakes: int = 0
     text: str = ""
     error: str | None = None
     logprobs: tuple[TokenLogprob, ...] | None = None

@@ -39,7 +39,7 @@ class Milestones:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SequenceStart:
-    """A request entering a row: all its known tokens and what ends it."""
+    """A request entering a row: all its known tokens, how many of them it reuses, and what ends it."""
 
     request: Request
     order: int
@@ -47,6 +47,7 @@ class SequenceStart:
     max_length: int
     stop_ids: tuple[int, ...]
     milestones: Milestones
+    reused: int = 0
 
 
 class RunningSequences:
@@ -61,6 +62,7 @@ class RunningSequences:
         self.num_prompt: Int64Array = np.zeros(n, dtype=np.int64)
         self.num_tokens: Int64Array = np.zeros(n, dtype=np.int64)
         self.target: Int64Array = np.zeros(n, dtype=np.int64)
+        self.reused: Int64Array = np.zeros(n, dtype=np.int64)
         self.max_length: Int64Array = np.zeros(n, dtype=np.int64)
         self.min_length: Int64Array = np.zeros(n, dtype=np.int64)
         self.last_token: Int64Array = np.zeros(n, dtype=np.int64)
@@ -74,12 +76,29 @@ class RunningSequences:
         self.scores_prompt: BoolArray = np.zeros(n, dtype=np.bool_)
         self.stop_ids: Int64Array = np.full((n, _FIRST_STOP_WIDTH), _NO_TOKEN, dtype=np.int64)
         self._requests: list[Request | None] = [None] * n
+        self._rows: dict[str, int] = {}
         self._num_admissions = 0
 
     @property
     def num_used(self) -> int:
         """Rows that are not empty."""
         return int(np.count_nonzero(self.is_used))
+
+    @property
+    def num_active(self) -> int:
+        """Rows in prefill or decode."""
+        return len(self._rows)
+
+    def row_of(self, request_id: str) -> int | None:
+        """Return the row in which a request is active; None when it is in none."""
+        return self._rows.get(request_id)
+
+    def output_since(self, request_id: str, start: int) -> Int32Array:
+        """Return an active request's output tokens from the ``start``-th on; empty for any other."""
+        row = self._rows.get(request_id)
+        if row is None:
+            return np.zeros(0, dtype=np.int32)
+        return self.tokens[row, self.num_prompt[row] + start : self.num_tokens[row]].copy()
 
     def active(self) -> Int64Array:
         """Return the rows in prefill or decode, ascending."""
@@ -103,12 +122,14 @@ class RunningSequences:
             raise InternalError(f"row {row} is taken by {self.request(row).request_id!r}", row=row)
         request, known, past = start.request, len(start.tokens), start.milestones
         self._requests[row] = request
+        self._rows[request.request_id] = row
         self.is_used[row] = self.is_active[row] = True
         self.phase[row] = _PREFILL
         self.tokens[row, :known] = start.tokens
         self.num_prompt[row] = request.num_prompt_tokens
         self.scores_prompt[row] = request.prompt_logprobs
         self.num_tokens[row] = self.target[row] = known
+        self.reused[row] = start.reused
         self.max_length[row] = start.max_length
         self.min_length[row] = request.num_prompt_tokens + request.min_tokens
         self.last_token[row] = start.tokens[-1]
@@ -149,6 +170,7 @@ class RunningSequences:
         self.is_active[row] = False
         past = self.milestones(row)
         request = self.request(row)
+        del self._rows[request.request_id]
         timing = Timing(
             arrival_s=request.arrival_s,
             admitted_s=past.admitted_s,
@@ -177,7 +199,9 @@ class RunningSequences:
         )
 
     def release(self, rows: Int64Array) -> None:
-        """Empty rows."""
+        """Empty rows, whether their sequences have finished or are suspended."""
+        for row in rows[self.is_active[rows]].tolist():
+            del self._rows[self.request(row).request_id]
         self.is_used[rows] = False
         self.is_active[rows] = False
         for row in rows.tolist():

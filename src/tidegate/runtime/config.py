@@ -135,7 +135,8 @@ class RuntimeConfig:
             canonical = ALIASES.get(name, name)
             if canonical not in place:
                 raise ConfigError(
-                    f"{name}={shown(value)}: no such setting; legal are {sorted([*place, *ALIASES, *_NESTED])}", field=name
+                    f"{name}={shown(value)}: no such setting; legal are {sorted([*place, *ALIASES, *_NESTED])}",
+                    field=name,
                 )
             of_section = values[place[canonical]]
             if canonical in of_section:

@@ -218,6 +218,8 @@ class LLM:
         self._is_stepping = True
         try:
             deltas = self._session.step()
+            if not deltas:
+                self._session.rest()
         finally:
             self._is_stepping = False
         self._abort_abandoned()

@@ -51,6 +51,7 @@ class Session:
         self._ready: list[TokenDelta] = []
         self._is_closed = False
         self.stall: Stall | None = None
+        self.timer_s: float | None = None
 
     def __enter__(self) -> Session:
         return self
@@ -114,12 +115,27 @@ class Session:
         return True
 
     def step(self) -> list[TokenDelta]:
-        """Run the loop once and return what is new. ``stall`` then says why nothing can go on, if so."""
+        """Run the loop once and return what is new. ``stall`` then says why nothing can go on, if so.
+
+        When ``timer_s`` is set, nothing runs and nothing will before that clock time, unless more is submitted.
+        """
         if self._is_closed:
             raise Closed("the session is closed")
+        self.expire()
         if not self._scheduler.has_work and not self._loop.in_flight:
+            self.timer_s = None
             return self.take_ready()
         return self.absorb(self._loop.run_once())
+
+    def expire(self) -> None:
+        """End requests whose time is over; their last deltas come with the next step."""
+        self._ready.extend(self._end(output) for output in self._scheduler.expire(self._clock.now()))
+
+    def rest(self, most_s: float | None = None) -> None:
+        """Wait until ``timer_s``, or for ``most_s`` seconds if that is shorter; return at once without a timer."""
+        if self.timer_s is not None:
+            left = max(self.timer_s - self._clock.now(), 0.0)
+            self._clock.wait(left if most_s is None else min(left, most_s))
 
     def take_ready(self) -> list[TokenDelta]:
         """Return what is new without a step: requests that ended since the last one."""
@@ -129,7 +145,7 @@ class Session:
     def absorb(self, report: StepReport) -> list[TokenDelta]:
         """Return what is new after a step that the loop has taken."""
         deltas = self.take_ready()
-        self.stall = report.stall
+        self.stall, self.timer_s = report.stall, report.timer_s
         for request_id, logprob in report.logprobs:
             self._open[request_id].logprobs.append(logprob)
         for scored in report.prompts:
@@ -138,7 +154,7 @@ class Session:
                 entry.prompt_logprobs[scored.first : scored.first + len(scored.logprobs)] = scored.logprobs
         deltas.extend(self._end(output) for output in report.outcome.finished)
         for request_id, entry in list(self._watched.items()):
-            tokens = self._scheduler.tokens_since(request_id, entry.num_seen)
+            tokens = self._scheduler.sequences.output_since(request_id, entry.num_seen)
             if len(tokens):
                 deltas.extend(self._advance(entry, tokens))
         return deltas

@@ -47,12 +47,16 @@ class _Flight:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepReport:
-    """What one turn of the loop did. ``logprobs`` are by request id; ``stall`` tells why nothing can be done."""
+    """What one turn of the loop did. ``logprobs`` are by request id; ``stall`` tells why nothing can be done.
+
+    ``timer_s``: nothing was done, and nothing will be before this clock time.
+    """
 
     outcome: Outcome
     logprobs: tuple[tuple[str, TokenLogprob], ...] = ()
     prompts: tuple[PromptLogprobs, ...] = ()
     stall: Stall | None = None
+    timer_s: float | None = None
     error: Exception | None = None
 
 
@@ -124,7 +128,8 @@ class StepLoop:
         if plan.is_idle:
             self._deferral.abandon()
         prepared = None if plan.is_idle else self._prepare(plan)
-        report = StepReport(Outcome(), stall=plan.stall)
+        self._scheduler.note(plan)
+        report = StepReport(Outcome(), stall=plan.stall, timer_s=plan.timer_s)
         if self._flight is not None:
             report = self._land(self._flight, prepared)
             if report.error is not None:

@@ -31,6 +31,18 @@ def check_tokens(request: Request, model: ModelLimits) -> None:
         check_vocabulary(np.array(request.stop_token_ids, dtype=np.int32), model.vocab_size, field="stop_token_ids")
 
 
+def check_prompt_length(request: Request, limit: int | None) -> None:
+    """Raise ``RequestTooLong`` for a prompt of more than ``limit`` tokens."""
+    if limit is not None and request.num_prompt_tokens > limit:
+        raise RequestTooLong(
+            f"request {request.request_id!r}: {request.num_prompt_tokens} prompt tokens are above "
+            f"max_prompt_tokens={limit}",
+            request_id=request.request_id,
+            prompt_tokens=request.num_prompt_tokens,
+            max_prompt_tokens=limit,
+        )
+
+
 def reachable_length(request: Request, manager: KVCacheManager) -> int:
     """Return how many tokens the request can ever have, prompt included, were it alone.
 
@@ -54,7 +66,8 @@ def reachable_length(request: Request, manager: KVCacheManager) -> int:
     )
 
 
-def check_servable(request: Request, manager: KVCacheManager, model: ModelLimits) -> None:
+def check_servable(request: Request, manager: KVCacheManager, model: ModelLimits, most: int | None) -> None:
     """Raise ``ConfigError`` or ``RequestTooLong`` for a request that can never be served here."""
     check_tokens(request, model)
+    check_prompt_length(request, most)
     reachable_length(request, manager)

@@ -29,7 +29,6 @@ def rank_load(view: PlanView) -> RankLoad:
     """Return the load as it is now."""
     sequences = view.sequences
     active = sequences.active()
-    waiting_tokens = sum(waiting.candidate.num_tokens - waiting.candidate.reused for waiting in view.queue)
     running_tokens = int(np.maximum(sequences.target[active] - view.manager.capacity[active], 0).sum())
     first = next(iter(view.queue), None)
     return RankLoad(
@@ -37,6 +36,6 @@ def rank_load(view: PlanView) -> RankLoad:
         active=len(active),
         retiring=sequences.num_used - len(active),
         seats=max(view.config.max_batch_size - len(active), 0),
-        prefill_tokens=waiting_tokens + running_tokens,
+        prefill_tokens=view.queue.num_tokens + running_tokens,
         oldest_arrival_s=None if first is None else first.request.arrival_s,
     )

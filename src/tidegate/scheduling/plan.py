@@ -9,12 +9,15 @@ from tidegate.base import BoolArray, Int64Array
 from tidegate.cache import Candidate, Quote
 from tidegate.request import Milestones, Phase, Request, RequestOutput
 
-WaitReason = Literal["tokens", "seats", "partial_prefills", "pages", "headroom"]
+WaitReason = Literal["tokens", "seats", "partial_prefills", "pages", "headroom", "reservation"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiting:
-    """A request that owns nothing: its cache candidate and what it has behind it."""
+    """A request that owns nothing: its cache candidate and what it has behind it.
+
+    ``since`` counts the plans with admissions before it was submitted, at clock time ``submitted_s``.
+    """
 
     request: Request
     candidate: Candidate
@@ -22,6 +25,8 @@ class Waiting:
     max_length: int
     phase: Phase
     milestones: Milestones
+    since: int
+    submitted_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +40,16 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """A waiting request's first chunk, beginning behind what it reuses."""
+    """A waiting request's first chunk, beginning behind what it reuses.
+
+    ``overtaken`` are the requests before it in the queue that could not run. It was held in ``held_passes`` plans.
+    """
 
     waiting: Waiting
     start: int
     end: int
+    overtaken: tuple[str, ...] = ()
+    held_passes: int = 0
 
     @property
     def is_first(self) -> bool:
@@ -83,7 +93,11 @@ class Plan:
 
     ``victims`` are suspended by the step. ``exhausted`` rows can never go on and end with ``capacity``; such a plan
     computes nothing. ``deferred`` wait for a prefix somebody is computing; ``held`` were planned and then held back by
-    balancing or batch waiting. ``is_short``: something that runs was left out for want of pages.
+    balancing or batch waiting. ``is_short``: something that runs was left out for want of pages. ``timer_s``: nothing
+    runs, and the plan is to be looked at again at this clock time.
+
+    ``seen`` (uncached tokens of requests that were looked at and have to wait) and ``batch_waits`` are for
+    ``Scheduler.note``.
     """
 
     quote: Quote
@@ -95,9 +109,11 @@ class Plan:
     deferred: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
     is_short: bool = False
-    most_held_passes: int = 0
     wait: Wait | None = None
     stall: Stall | None = None
+    timer_s: float | None = None
+    seen: tuple[tuple[Waiting, int], ...] = ()
+    batch_waits: int = 0
 
     @property
     def num_tokens(self) -> int:
@@ -120,16 +136,22 @@ class Plan:
         """Whether there is nothing to reserve."""
         return self.num_sequences == 0 and not self.victims
 
+    @property
+    def most_held_passes(self) -> int:
+        """Most plans in which any first chunk of this one was held before."""
+        return max((entry.held_passes for entry in self.admissions if entry.is_first), default=0)
+
     def decisions(self) -> tuple[object, ...]:
         """Return the decisions as plain values, equal for equal plans."""
         return (
             tuple(self.decodes.tolist()),
             tuple((chunk.row, chunk.start, chunk.end) for chunk in self.chunks),
-            tuple((entry.waiting.request.request_id, entry.start, entry.end) for entry in self.admissions),
+            tuple((e.waiting.request.request_id, e.start, e.end, e.overtaken) for e in self.admissions),
             self.victims,
             self.exhausted,
             self.deferred,
             self.held,
+            self.timer_s,
         )
 
 

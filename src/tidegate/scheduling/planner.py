@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,6 +47,7 @@ def make_plan(view: PlanView) -> Plan:
         deferred=tuple(draft.deferred),
         is_short=draft.is_short,
         wait=draft.wait,
+        seen=tuple(draft.seen),
     )
     if not plan.is_idle or in_flight or draft.wait is None:
         return plan
@@ -105,7 +106,7 @@ def _stalled(view: PlanView, plan: Plan, wait: Wait) -> Plan:
     supply = view.manager.quote().supply
     held = tuple(pages - free for pages, free in zip(view.pool_pages, supply, strict=True))
     stall = Stall(wait, len(view.queue), view.pool_pages, supply, held)
-    return Plan(quote=plan.quote, decodes=plan.decodes, deferred=plan.deferred, wait=wait, stall=stall)
+    return replace(plan, stall=stall)
 
 
 def _without(rows: Int64Array, others: tuple[int, ...]) -> Int64Array:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tidegate.base import Int64Array, InternalError
 from tidegate.cache import KVCacheManager, Quote
-from tidegate.request import Request, RunningSequences, WaitingQueue
+from tidegate.request import Phase, Request, RunningSequences, WaitingQueue
+from tidegate.scheduling.allowance import Allowance
 from tidegate.scheduling.budget import StepBudget, chunk_end, fit_chunk
 from tidegate.scheduling.config import SchedulerConfig
-from tidegate.scheduling.headroom import Headroom
+from tidegate.scheduling.memory import Memory
 from tidegate.scheduling.plan import Admission, Chunk, Wait, Waiting, WaitReason
-from tidegate.scheduling.policy import prefill_order
+from tidegate.scheduling.policy import in_order, prefill_order
 from tidegate.scheduling.shared_prefix import PrefixOwners
 
 _MOST_SCORED = 256
 """Prompt tokens that are scored in one chunk: each takes a row of logits as long as the vocabulary."""
+_LACKS_PAGES: tuple[WaitReason, ...] = ("pages", "headroom", "reservation")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,8 +29,9 @@ class PlanView:
     manager: KVCacheManager
     sequences: RunningSequences
     queue: WaitingQueue[Waiting]
+    memory: Memory
     config: SchedulerConfig
-    headroom: Headroom
+    allowance: Allowance
     pool_pages: tuple[int, ...]
     align: int
     parked: tuple[Admission, ...] = ()
@@ -46,6 +49,7 @@ class PrefillDraft:
         self.is_short = False
         self.deferred: list[str] = []
         self.wait: Wait | None = None
+        self.seen: list[tuple[Waiting, int]] = []
         self._view = view
         self._active = active
         self._decodes = decodes
@@ -56,6 +60,7 @@ class PrefillDraft:
             partials=config.max_partial_prefills,
         )
         self._owners = PrefixOwners(view.manager.match_unit)
+        self._left: Int64Array | None = None
 
     def continue_running(self) -> None:
         """Give each running prefill its next chunk, in policy order."""
@@ -94,13 +99,21 @@ class PrefillDraft:
         return end
 
     def admit_waiting(self) -> None:
-        """Admit from the queue in order until one has to wait; those deferred for a shared prefix are passed over."""
+        """Admit from the queue in order.
+
+        Those deferred for a shared prefix are passed over, and those that lack pages as often as they may be overtaken.
+        Any other that has to wait stops all behind it.
+        """
         self._take_parked()
         if self.wait is not None:
             return
-        parked = {entry.waiting.request.request_id for entry in self._view.parked}
-        probes_left = self._budget.seats + self._view.config.extra_probes
-        for waiting in self._view.queue:
+        view, config = self._view, self._view.config
+        probes_left = self._budget.seats + config.extra_probes
+        passed: tuple[str, ...] = ()
+        parked = {entry.waiting.request.request_id for entry in view.parked}
+        passes_left = config.max_overtakes
+        starvation = config.context_starvation_iterations
+        for waiting in in_order(view.queue, config.policy, view.memory.admitting_plans, starvation):
             if waiting.request.request_id in parked:
                 continue
             if probes_left <= 0:
@@ -109,26 +122,50 @@ class PrefillDraft:
             if self._budget.seats <= 0:
                 self._note(waiting.request.request_id, "seats")
                 return
-            reused = self._view.manager.lookup(waiting.candidate)
+            reused = view.manager.lookup(waiting.candidate)
             if self._must_defer(waiting, reused):
                 self.deferred.append(waiting.request.request_id)
-            elif not self._admit(waiting, reused):
+            else:
+                reason = self._admit(waiting, reused, passed)
+                if reason is None:
+                    passes_left -= bool(passed)
+                else:
+                    passes_left = min(passes_left, self._passes_left(waiting, reason))
+                    passed += (waiting.request.request_id,)
+                    self.seen.append((waiting, waiting.candidate.num_tokens - reused))
+            if passed and (passes_left <= 0 or len(passed) > config.extra_probes or not self._has_room()):
                 return
 
     def _take_parked(self) -> None:
         """Plan the admissions that have their pages already, as far as seats and tokens go."""
-        budget = self._budget
+        budget, held_passes = self._budget, self._view.memory.held_passes
         for entry in self._view.parked:
-            num_tokens, is_partial = entry.end - entry.start, entry.end < entry.waiting.candidate.num_tokens
+            request_id, num_tokens = entry.waiting.request.request_id, entry.end - entry.start
+            is_partial = entry.end < entry.waiting.candidate.num_tokens
             if budget.seats <= 0 or budget.tokens < num_tokens or (is_partial and budget.partials <= 0):
                 return
-            self.parked.append(entry)
+            self.parked.append(replace(entry, held_passes=held_passes.get(request_id, 0)))
             budget.seats -= 1
             budget.spend(num_tokens, is_partial=is_partial)
             self._owners.add(entry.waiting.request, entry.waiting.candidate.tokens, entry.start)
 
-    def _admit(self, waiting: Waiting, start: int) -> bool:
-        """Plan a waiting request's first chunk; False when it, and so all behind it, must wait."""
+    def _passes_left(self, waiting: Waiting, reason: WaitReason) -> int:
+        """Return how often a request that waits may still be overtaken: one that was suspended never is."""
+        if reason not in _LACKS_PAGES or waiting.phase is not Phase.WAITING:
+            return 0
+        overtakes = self._view.memory.overtakes.get(waiting.request.request_id, 0)
+        return self._view.config.max_overtakes - overtakes
+
+    def _has_room(self) -> bool:
+        """Tell whether any admission could find a page: each takes one in every pool group."""
+        leave = self._to_leave() if self._is_busy() else 0
+        return bool((np.array(self.quote.supply) > leave).all())
+
+    def _is_busy(self) -> bool:
+        return len(self._active) + len(self.admissions) + len(self.parked) > 0
+
+    def _admit(self, waiting: Waiting, start: int, passed: tuple[str, ...]) -> WaitReason | None:
+        """Plan a waiting request's first chunk past those that could not run; or return why it must wait."""
         view, candidate, request_id = self._view, waiting.candidate, waiting.request.request_id
         goal = candidate.num_tokens
         wanted = self._chunk_end(waiting.request, start, goal)
@@ -136,10 +173,10 @@ class PrefillDraft:
             return self._note(request_id, "tokens")
         if wanted < goal and self._budget.partials <= 0:
             return self._note(request_id, "partial_prefills")
-        is_busy = len(self._active) + len(self.admissions) + len(self.parked) > 0
-        leave = self._to_leave(waiting) if is_busy else None
-        if leave is not None and (self.quote.supply - view.headroom.floor_of(start, wanted) < leave).any():
-            return self._note(request_id, "headroom")
+        is_busy = self._is_busy()
+        leave = view.allowance.gated(waiting, self._to_leave()) if is_busy else None
+        if leave is not None and (self.quote.supply - view.allowance.least(waiting, start, wanted) < leave).any():
+            return self._note(request_id, view.allowance.reason)
         end = fit_chunk(
             start,
             wanted,
@@ -151,15 +188,18 @@ class PrefillDraft:
         )
         if end is None:
             return self._note(request_id, "pages", self.quote.shortage)
-        is_short = leave is not None and bool((np.array(self.quote.supply) < leave).any())
+        is_short = leave is not None and bool(
+            (self.quote.supply - view.allowance.claim(waiting, start, end) < leave).any()
+        )
         if is_short or (end < goal and self._budget.partials <= 0):
             self._price_again()
-            return self._note(request_id, "headroom" if is_short else "partial_prefills")
-        self.admissions.append(Admission(waiting, start, end))
+            return self._note(request_id, view.allowance.reason if is_short else "partial_prefills")
+        self.admissions.append(Admission(waiting, start, end, passed, view.memory.held_passes.get(request_id, 0)))
+        self._left = None
         self._budget.seats -= 1
         self._budget.spend(end - start, is_partial=end < goal)
         self._owners.add(waiting.request, candidate.tokens, start)
-        return True
+        return None
 
     def _is_held_elsewhere(self) -> bool:
         """Tell, while nothing of ours is active, whether sequences outside this scheduler hold pages."""
@@ -182,14 +222,12 @@ class PrefillDraft:
         longest = self._view.config.max_chunk_tokens
         return self._budget.tokens if longest is None else min(self._budget.tokens, longest)
 
-    def _to_leave(self, waiting: Waiting) -> Int64Array:
-        """Return pages this admission must leave per pool group: headroom, and the resume gate of one coming back."""
-        view = self._view
-        leave = view.headroom.pages(*self._lengths())
-        if waiting.candidate.is_resumed:
-            gate = 1.0 - view.manager.config.max_util_for_resume
-            leave = np.maximum(leave, np.ceil(np.array(view.pool_pages) * gate).astype(np.int64))
-        return leave
+    def _to_leave(self) -> Int64Array:
+        """Return pages that any admission must leave, as the plan stands."""
+        if self._left is None:
+            starts = [entry.start for entry in self.admissions]
+            self._left = self._view.allowance.to_leave(self._active, starts, *self._lengths())
+        return self._left
 
     def _lengths(self) -> tuple[Int64Array, Int64Array]:
         """Return capacity after the step, and the most it will ever be, of all sequences active so far."""
@@ -217,11 +255,11 @@ class PrefillDraft:
         cache = self._view.manager.config
         return self._view.config.share_prefixes and cache.enable_prefix_caching and cache.publish == "full_blocks"
 
-    def _note(self, request_id: str, reason: WaitReason, shortage: tuple[int, ...] = ()) -> bool:
-        """Keep the first wait of the plan; always False, so that deciders can return it."""
+    def _note(self, request_id: str, reason: WaitReason, shortage: tuple[int, ...] = ()) -> WaitReason:
+        """Keep the first wait of the plan; return the reason."""
         if self.wait is None:
             self.wait = Wait(request_id, reason, shortage)
-        return False
+        return reason
 
     def _price_again(self) -> None:
         """Replace the quote by one without its last admission: quotes are extended, never cut."""

@@ -82,11 +82,13 @@ class _Repricing:
         kept_chunks: list[Chunk] = []
         kept: list[Admission] = []
         for chunk in chunks:
-            end = self._fit(chunk.start, chunk.end, partial(self._extend, chunk.row))
-            if end is not None:
-                kept_chunks.append(replace(chunk, end=end))
+            cut = self._fit(chunk.start, chunk.end, partial(self._extend, chunk.row))
+            if cut is not None:
+                kept_chunks.append(replace(chunk, end=cut))
         for entry in admissions:
-            end = self._fit(entry.start, entry.end, partial(quote.admit, entry.waiting.candidate))
+            end: int | None = entry.end
+            if not entry.waiting.candidate.is_admitted:  # else its pages are reserved already
+                end = self._fit(entry.start, entry.end, partial(quote.admit, entry.waiting.candidate))
             if end is None:
                 held.append(entry.waiting.request.request_id)
             else:

@@ -9,8 +9,8 @@ from math import lcm
 
 import numpy as np
 
-from tidegate.base import ConfigError, Int32Array, Int64Array, InternalError, Retention
-from tidegate.cache import JointReservation, KVCacheManager, Quote, Reservation, ReuseScope
+from tidegate.base import ConfigError, Int64Array, InternalError, Retention
+from tidegate.cache import JointReservation, KVCacheManager, Quote, Reservation
 from tidegate.request import (
     FinishReason,
     Milestones,
@@ -19,29 +19,29 @@ from tidegate.request import (
     RequestOutput,
     RunningSequences,
     SequenceStart,
-    WaitingQueue,
     check_move,
     check_moves,
 )
+from tidegate.scheduling.allowance import Allowance
 from tidegate.scheduling.balance import Decision
+from tidegate.scheduling.batch_waiting import batch_wait
 from tidegate.scheduling.config import SchedulerConfig
 from tidegate.scheduling.endings import output_of_unstarted, output_of_waiting
-from tidegate.scheduling.headroom import Headroom
-from tidegate.scheduling.intake import ModelLimits, check_servable, check_tokens, reachable_length
+from tidegate.scheduling.intake import ModelLimits, check_prompt_length, check_servable, check_tokens, reachable_length
 from tidegate.scheduling.load import RankLoad, rank_load
 from tidegate.scheduling.plan import Admission, Outcome, Plan, Step, Waiting
 from tidegate.scheduling.planner import make_plan
-from tidegate.scheduling.policy import queue_key
 from tidegate.scheduling.prefill import PlanView
 from tidegate.scheduling.restricting import base_quote, restrict
 from tidegate.scheduling.statistics import Counters, SchedulerStatistics
+from tidegate.scheduling.waitlist import Waitlist
 
 
 class Scheduler:
     """Requests in, plans and outputs out, around one cache.
 
-    A step is ``plan``, the cache's ``reserve`` and ``dispatch``, ``start``, the engine, ``apply``. Until ``start``
-    nothing of the scheduler has changed. Submitting and finishing are for between steps.
+    A step is ``plan``, the cache's ``reserve`` and ``dispatch``, ``note``, ``start``, the engine, ``apply``. Until
+    ``note`` nothing of the scheduler has changed. Submitting and finishing are for between steps.
 
     ``restrict(plan, decision)`` returns what a decision leaves of a plan, ``base_quote(plan)`` prices a plan without
     its admissions, ``load()`` tells what waits and runs, and ``check(request)`` raises for a request that can never be
@@ -60,23 +60,25 @@ class Scheduler:
         self._manager = manager
         self._model = model
         self._sequences = RunningSequences(manager.config.max_sequences, manager.config.max_seq_len)
-        self._queue: WaitingQueue[Waiting] = WaitingQueue(config.max_waiting)
-        self._rows: dict[str, int] = {}
         self._counters = Counters()
-        self._num_submitted = 0
+        self._waitlist = Waitlist(manager, config, self._counters)
+        self._queue = self._waitlist.queue
         self._view = PlanView(
             manager=manager,
             sequences=self._sequences,
             queue=self._queue,
+            memory=self._waitlist.memory,
             config=config,
-            headroom=Headroom(manager.groups, pool_pages, config.headroom_blocks, config.headroom_share),
+            allowance=Allowance(manager, self._sequences, config, pool_pages),
             pool_pages=pool_pages,
             align=align,
         )
         self.restrict: Callable[[Plan, Decision], Plan] = partial(restrict, self._view)
         self.base_quote: Callable[[Plan], Quote] = partial(base_quote, self._view)
         self.load: Callable[[], RankLoad] = partial(rank_load, self._view)
-        self.check: Callable[[Request], None] = partial(check_servable, manager=manager, model=model)
+        self.check: Callable[[Request], None] = partial(
+            check_servable, manager=manager, model=model, most=config.max_prompt_tokens
+        )
 
     @property
     def sequences(self) -> RunningSequences:
@@ -86,11 +88,11 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether anything waits or runs."""
-        return len(self._queue) > 0 or bool(self._rows)
+        return len(self._queue) > 0 or self._sequences.num_active > 0
 
     def statistics(self) -> SchedulerStatistics:
         """Return the counters."""
-        return self._counters.freeze(waiting=len(self._queue), running=len(self._rows))
+        return self._counters.freeze(waiting=len(self._queue), running=self._sequences.num_active)
 
     def submit(self, request: Request, *, now: float) -> RequestOutput | None:
         """Queue a request, or return its output when it ends at once because not even its prompt can ever fit.
@@ -99,25 +101,17 @@ class Scheduler:
         nothing has changed.
         """
         request_id = request.request_id
-        if request_id in self._rows or request_id in self._queue:
+        if request_id in self._queue or self._sequences.row_of(request_id) is not None:
             raise ConfigError(f"request_id={request_id!r} is in use", field="request_id", value=request_id)
         check_tokens(request, self._model)
+        check_prompt_length(request, self.config.max_prompt_tokens)
         max_length = reachable_length(request, self._manager)
         self._queue.check_room()
         if max_length <= request.num_prompt_tokens:
             self._counters.submitted += 1
             self._counters.finished += 1
             return output_of_unstarted(request, now=now)
-        candidate = self._manager.candidate(
-            request.prompt,
-            ReuseScope(lora_id=request.lora_id, salt=request.salt, lora_version=request.lora_version),
-            access="none" if request.prompt_logprobs else request.access,
-            declared=request.declared,
-        )
-        waiting = Waiting(request, candidate, self._num_submitted, max_length, Phase.WAITING, Milestones())
-        self._num_submitted += 1
-        self._counters.submitted += 1
-        self._queue.push(request_id, queue_key(self.config.policy, request, waiting.order), waiting)
+        self._waitlist.enter(request, max_length, now=now)
         return None
 
     def finish(self, request_id: str, reason: FinishReason, *, now: float) -> RequestOutput | None:
@@ -125,28 +119,33 @@ class Scheduler:
         waiting = self._queue.pop(request_id)
         if waiting is not None:
             return self._end_waiting(waiting, reason, now)
-        row = self._rows.get(request_id)
+        row = self._sequences.row_of(request_id)
         if row is None:
             return None
         output = self._end_running(row, reason, now)
         self._close_settled(np.array([row], dtype=np.int64))
         return output
 
-    def tokens_since(self, request_id: str, start: int) -> Int32Array:
-        """Return a running request's output tokens from the ``start``-th on; empty while it waits."""
-        row = self._rows.get(request_id)
-        if row is None:
-            return np.zeros(0, dtype=np.int32)
-        sequences = self._sequences
-        return sequences.tokens[row, sequences.num_prompt[row] + start : sequences.num_tokens[row]].copy()
+    def expire(self, now: float) -> tuple[RequestOutput, ...]:
+        """End requests whose time is over, in any phase, with reason ``aborted``."""
+        if not self._waitlist.deadlines:
+            return ()
+        ended = [self.finish(name, FinishReason.ABORTED, now=now) for name in self._waitlist.deadlines.due(now)]
+        self._counters.expired += len(ended)
+        return tuple(output for output in ended if output is not None)
 
     def plan(self, *, now: float = 0.0, parked: tuple[Admission, ...] = ()) -> Plan:
-        """Decide the next step. Changes nothing. ``parked`` admissions have their pages and come first."""
-        return make_plan(replace(self._view, parked=parked) if parked else self._view)
+        """Decide the next step, at clock time ``now``. Changes nothing. ``parked`` admissions have their pages."""
+        view = replace(self._view, parked=parked) if parked else self._view
+        return batch_wait(view, make_plan(view), now)
 
     def is_waiting(self, request_id: str) -> bool:
         """Whether a request is in the queue."""
-        return request_id in self._queue
+        return request_id in self._waitlist.queue
+
+    def note(self, plan: Plan) -> None:
+        """Store what a plan counted of those that wait: once, for what filters left of it, also when it is idle."""
+        self._waitlist.note(plan)
 
     def start(self, plan: Plan, reservation: Reservation | JointReservation, *, now: float) -> Step:
         """Enter a dispatched plan: victims go back to the queue, admitted requests into their rows."""
@@ -229,10 +228,10 @@ class Scheduler:
             max_length=waiting.max_length,
             stop_ids=self._model.stop_ids(request),
             milestones=past,
+            reused=start,
         )
         self._sequences.enter(row, sequence, now=now)
-        self._rows[request.request_id] = row
-        self._counters.admission(candidate.num_tokens, start, is_resumed=is_resumed)
+        self._counters.admission(candidate.num_tokens, start, now - request.arrival_s, is_resumed=is_resumed)
 
     def _suspend(self, plan: Plan, reservation: Reservation | JointReservation) -> None:
         if not plan.victims:
@@ -241,17 +240,8 @@ class Scheduler:
         rows = np.array(plan.victims, dtype=np.int64)
         check_moves(sequences.phase[rows], Phase.SUSPENDED)
         for row, candidate in zip(plan.victims, reservation.suspended, strict=True):
-            request, past = sequences.request(row), sequences.milestones(row)
             order, max_length = int(sequences.order[row]), int(sequences.max_length[row])
-            again = Milestones(
-                admitted_s=past.admitted_s,
-                first_token_s=past.first_token_s,
-                num_cached_tokens=past.num_cached_tokens,
-                num_suspensions=past.num_suspensions + 1,
-            )
-            waiting = Waiting(request, candidate, order, max_length, Phase.SUSPENDED, again)
-            del self._rows[request.request_id]
-            self._queue.push(request.request_id, queue_key(self.config.policy, request, order), waiting)
+            self._waitlist.put_back(sequences.milestones(row), candidate, sequences.request(row), order, max_length)
         sequences.release(rows)
         self._counters.suspended += len(rows)
 
@@ -273,15 +263,11 @@ class Scheduler:
         return FinishReason.LENGTH if is_all else FinishReason.CAPACITY
 
     def _end_running(self, row: int, reason: FinishReason, now: float, error: str | None = None) -> RequestOutput:
-        output = self._sequences.finish(row, reason, now=now, error=error)
-        del self._rows[output.request_id]
-        self._counters.finished += 1
-        return output
+        return self._waitlist.finish(self._sequences.finish(row, reason, now=now, error=error))
 
     def _end_waiting(self, waiting: Waiting, reason: FinishReason, now: float) -> RequestOutput:
         check_move(waiting.phase, Phase.FINISHED)
-        self._counters.finished += 1
-        return output_of_waiting(waiting, reason, now=now)
+        return self._waitlist.finish(output_of_waiting(waiting, reason, now=now))
 
     def _close_settled(self, rows: Int64Array) -> None:
         """Give back the pages of ended sequences that no open step uses any more."""

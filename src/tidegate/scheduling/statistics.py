@@ -10,7 +10,8 @@ class SchedulerStatistics:
     """``queried_tokens`` and ``hit_tokens`` count each request once, when it is first admitted.
 
     What a suspended request finds of itself when it comes back is ``rematched_tokens``, and what it computes a second
-    time ``recomputed_tokens``.
+    time ``recomputed_tokens``. ``longest_wait_s``: from arrival to first admission, of those admitted. ``overtakes``
+    counts each time a request was admitted past one that could not run; ``most_overtakes`` is the most of any request.
     """
 
     waiting: int = 0
@@ -28,6 +29,10 @@ class SchedulerStatistics:
     rematched_tokens: int = 0
     recomputed_tokens: int = 0
     deferrals: int = 0
+    expired: int = 0
+    overtakes: int = 0
+    most_overtakes: int = 0
+    longest_wait_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -47,15 +52,20 @@ class Counters:
     rematched_tokens: int = 0
     recomputed_tokens: int = 0
     deferrals: int = 0
+    expired: int = 0
+    overtakes: int = 0
+    most_overtakes: int = 0
+    longest_wait_s: float = 0.0
 
-    def admission(self, num_tokens: int, num_reused: int, *, is_resumed: bool) -> None:
-        """Count a request entering a row."""
+    def admission(self, num_tokens: int, num_reused: int, wait_s: float, *, is_resumed: bool) -> None:
+        """Count a request entering a row, ``wait_s`` after its arrival."""
         if is_resumed:
             self.resumed += 1
             self.rematched_tokens += num_reused
             self.recomputed_tokens += num_tokens - num_reused
         else:
             self.admitted += 1
+            self.longest_wait_s = max(self.longest_wait_s, wait_s)
             self.queried_tokens += num_tokens
             self.hit_tokens += num_reused
 

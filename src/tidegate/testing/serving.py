@@ -56,8 +56,9 @@ class PlanningRun:
 
     def step(self) -> Plan:
         """Plan, reserve and apply one step."""
-        plan = self.scheduler.plan()
+        plan = self.scheduler.plan(now=self.clock.now())
         self.plans.append(plan)
+        self.scheduler.note(plan)
         self.clock.advance(STEP_S)
         now = self.clock.now()
         finished: tuple[RequestOutput, ...] = ()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from tidegate.routing import RankLoads, Router, check_target
 
 from tidegate.base import Closed, ConfigError, Int64Array
 from tidegate.request import (
@@ -19,6 +18,7 @@ from tidegate.request import (
     decode_envelope,
     encode_envelope,
 )
+from tidegate.routing import RankLoads, Router, check_target
 from tidegate.runtime.group.exchange import Exchange
 from tidegate.runtime.group.rank import Rank
 from tidegate.scheduling import Column
