@@ -1,5 +1,19 @@
 """Plans steps: budgets, policies, the planner, and the scheduler that applies what was planned."""
 
+from tidegate.scheduling.balance import (
+    WIDTH,
+    AttentionDPConfig,
+    BalanceMeter,
+    BalancePolicy,
+    Balancer,
+    Column,
+    CostAwareWait,
+    Decision,
+    FixedWait,
+    NoBalance,
+    balance_of,
+    rank_row,
+)
 from tidegate.scheduling.config import PolicyName, SchedulerConfig
 from tidegate.scheduling.intake import ModelLimits
 from tidegate.scheduling.plan import Admission, Chunk, Outcome, Plan, Stall, Step, Wait, Waiting
@@ -7,9 +21,19 @@ from tidegate.scheduling.scheduler import Scheduler
 from tidegate.scheduling.statistics import SchedulerStatistics
 
 __all__ = [
+    "WIDTH",
     "Admission",
+    "AttentionDPConfig",
+    "BalanceMeter",
+    "BalancePolicy",
+    "Balancer",
     "Chunk",
+    "Column",
+    "CostAwareWait",
+    "Decision",
+    "FixedWait",
     "ModelLimits",
+    "NoBalance",
     "Outcome",
     "Plan",
     "PolicyName",
@@ -20,4 +44,6 @@ __all__ = [
     "Step",
     "Wait",
     "Waiting",
+    "balance_of",
+    "rank_row",
 ]
