@@ -47,12 +47,17 @@ class AttentionDPConfig:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> AttentionDPConfig:
-        """Read a configuration file's ``attention_dp_config``: either its content, or a mapping that holds it."""
+        """Read a configuration file's ``attention_dp_config``: its content, or the whole file's, other parts of which are
+        not looked at.
+        """
         if not isinstance(mapping, Mapping):
             raise ConfigError(f"attention_dp_config={shown(mapping)} must be a mapping", field="attention_dp_config")
-        if "attention_dp_config" in mapping:
-            return cls.from_mapping(mapping["attention_dp_config"])
         legal = [field.name for field in fields(cls)]
+        if "attention_dp_config" in mapping:
+            astray = [f"{name}={shown(mapping[name])}" for name in legal if name in mapping]
+            if astray:
+                raise ConfigError(f"{', '.join(astray)} must be inside attention_dp_config", field=astray[0])
+            return cls.from_mapping(mapping["attention_dp_config"])
         for name, value in mapping.items():
             if name not in legal:
                 raise ConfigError(

@@ -1,15 +1,16 @@
 """Hold and cut prefills by what that saves and what it costs, both learned from the rows.
 
-A step lasts as long as its busiest rank. Prefill tokens beyond the busiest rank's decodes lengthen it for all, and where
-a rank has nothing to fill that time with, it is wasted. Waiting lets the other ranks' sequences finish and bring prefills
-of their own; it costs empty seats. So the policy keeps an account: each step that prefills wait pays in what the waiting
-costs, and prefills run up to the level of tokens per rank whose waste the account covers. A level that all ranks can
-fill is free. That balances both costs without a model of the load: the sooner waiting gets dear, the less is gathered.
+A step lasts as long as its busiest rank. Prefill tokens beyond the busiest rank's decodes lengthen it for all, and
+where a rank has nothing to fill that time with, it is wasted. Waiting lets sequences of the other ranks finish and
+bring prefills of their own; it costs empty seats. So the policy keeps an account: each step that prefills wait pays in
+what the waiting costs, and prefills run up to the level of tokens per rank whose waste the account covers. A level that
+all ranks can fill is free. That balances both costs without a model of the load: the dearer waiting is, the less is
+gathered.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class CostAwareState:
     ``busiest_tokens`` of the last step belong to the step time that the next rows bring.
     """
 
-    cost: StepCost = StepCost()
+    cost: StepCost = field(default_factory=StepCost)
     busiest_tokens: int = 0
     rates: tuple[int, ...] = ()
     account_ps: int = 0
@@ -44,9 +45,9 @@ class CostAwareState:
 class CostAwareWait:
     """Releases as soon as one more step of waiting costs more than it saves; when it must, it cuts chunks to a level.
 
-    ``latency_weight`` is the one knob: at 0 a second of a waiting request counts as much as a second that a decoding one
-    loses, which serves throughput; at 0.5 twice as much; at 1 nothing ever waits. A first chunk that was held
-    ``max_hold_iters`` times runs.
+    ``latency_weight`` is the one knob: at 0 a second of a waiting request counts as much as a second that a decoding
+    one loses, which serves throughput; at 0.5 twice as much; at 1 nothing ever waits. A first chunk that was held
+    ``max_hold_iters`` times runs. Until rows bring step times, half of a decode step counts as fixed.
     """
 
     latency_weight: float = 0.25
@@ -63,10 +64,11 @@ class CostAwareWait:
     def decide(self, state: CostAwareState, rows: Int64Array) -> tuple[CostAwareState, Decision]:
         """Learn from the last step and set the level of this one."""
         plan = _FleetPlan(np.asarray(rows, dtype=np.int64))
-        cost, rates = _cost_after(state, plan), _rates_after(state, plan)
+        learned, rates = _cost_after(state, plan), _rates_after(state, plan)
         patience = _WHOLE - round(self.latency_weight * _WHOLE)
-        if cost.is_unknown or patience == 0 or not plan.can_wait or plan.held_passes >= self.max_hold_iters:
-            return CostAwareState(cost, plan.top, rates), Decision()
+        if patience == 0 or not plan.can_wait or plan.held_passes >= self.max_hold_iters:
+            return CostAwareState(learned, plan.top, rates), Decision()
+        cost = _guess(plan.natural) if learned.is_unknown else learned
         waiting_ps = cost.step_ps(plan.natural) * plan.idle_seats * _WHOLE // (plan.num_decodes * patience)
         account = state.account_ps + waiting_ps
         least = plan.natural + _least_extra(cost, plan)
@@ -76,7 +78,7 @@ class CostAwareWait:
             saving = plan.expected_filling(candidate, rates) * cost.token_ps() // plan.num_ranks
             if waste <= account or saving <= waiting_ps:
                 level, spent = candidate, waste
-        state = CostAwareState(cost, min(level, plan.top), rates, max(account - spent, 0))
+        state = CostAwareState(learned, min(level, plan.top), rates, max(account - spent, 0))
         if level >= plan.top:
             return state, Decision()
         return state, Decision(hold=True) if level == plan.natural else Decision(max_tokens=level)
@@ -123,7 +125,7 @@ class _FleetPlan:
         return int(self.rows[:, Column.BACKLOG_TOKENS].sum()) // max(requests, 1)
 
     def levels(self, least: int) -> list[int]:
-        """Tokens per rank at which some rank has run out of work, ascending, from ``least`` on; the last lets all run."""
+        """Return where ranks run out of work, ascending from ``least`` on; at the last level all prefills run."""
         return [level for level in np.unique(self._totals).tolist() if level >= least or level == self.top]
 
     def waste(self, level: int) -> int:
@@ -141,6 +143,10 @@ class _FleetPlan:
 def _least_extra(cost: StepCost, plan: _FleetPlan) -> int:
     share = cost.step_ps(plan.natural) // max(cost.token_ps(), 1) >> _LEAST_STEP_SHARE
     return max(share, plan.running_chunk >> _LEAST_CHUNK_SHARE, 1)
+
+
+def _guess(natural: int) -> StepCost:
+    return StepCost().after(max(natural, 1), max(2 * natural, 1))
 
 
 def _cost_after(state: CostAwareState, plan: _FleetPlan) -> StepCost:

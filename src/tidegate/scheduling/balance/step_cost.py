@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 _MEMORY = 8
 """An observation loses 1/2**8 of its weight with each new one: the line remembers some hundreds of steps."""
-_WEIGHT = 1 << 16
+_WEIGHT = 1 << 32
 _PS = 10**6
 
 
