@@ -47,9 +47,7 @@ class AttentionDPConfig:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> AttentionDPConfig:
-        """Read a configuration file's ``attention_dp_config``: its content, or the whole file's, other parts of which are
-        not looked at.
-        """
+        """Read ``attention_dp_config``: its content, or a mapping that has it among other settings."""
         if not isinstance(mapping, Mapping):
             raise ConfigError(f"attention_dp_config={shown(mapping)} must be a mapping", field="attention_dp_config")
         legal = [field.name for field in fields(cls)]
