@@ -1,6 +1,19 @@
 """Plans steps: budgets, policies, the planner, and the scheduler that applies what was planned."""
 
-from tidegate.scheduling.balance import Column, Decision, rank_row
+from tidegate.scheduling.balance import (
+    WIDTH,
+    AttentionDPConfig,
+    BalanceMeter,
+    BalancePolicy,
+    Balancer,
+    Column,
+    CostAwareWait,
+    Decision,
+    FixedWait,
+    NoBalance,
+    balance_of,
+    rank_row,
+)
 from tidegate.scheduling.config import PolicyName, SchedulerConfig
 from tidegate.scheduling.intake import ModelLimits
 from tidegate.scheduling.load import RankLoad
@@ -10,11 +23,19 @@ from tidegate.scheduling.scheduler import Scheduler
 from tidegate.scheduling.statistics import SchedulerStatistics
 
 __all__ = [
+    "WIDTH",
     "Admission",
+    "AttentionDPConfig",
+    "BalanceMeter",
+    "BalancePolicy",
+    "Balancer",
     "Chunk",
     "Column",
+    "CostAwareWait",
     "Decision",
+    "FixedWait",
     "ModelLimits",
+    "NoBalance",
     "Outcome",
     "Plan",
     "PolicyName",
@@ -26,6 +47,7 @@ __all__ = [
     "Step",
     "Wait",
     "Waiting",
+    "balance_of",
     "rank_row",
     "without_first_chunks",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from tidegate.base import Int64Array
+from tidegate.base import Int64Array, check_integer
 
 State = TypeVar("State")
 
@@ -14,11 +14,17 @@ State = TypeVar("State")
 class Decision:
     """For every rank alike: whether first chunks wait, and the most tokens a rank's step may have (None: no limit).
 
-    ``max_tokens`` cuts prefill chunks, never decodes; a running prefill keeps at least one block.
+    ``max_tokens`` cuts prefill chunks, never decodes; a running prefill keeps at least one block. With
+    ``holds_all_chunks``, holding means later chunks of running prefills too.
     """
 
     hold: bool = False
     max_tokens: int | None = None
+    holds_all_chunks: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None:
+            check_integer("max_tokens", self.max_tokens, 1, 2**31 - 1)
 
 
 class BalancePolicy(Protocol[State]):
@@ -35,3 +41,14 @@ class BalancePolicy(Protocol[State]):
     def decide(self, state: State, rows: Int64Array) -> tuple[State, Decision]:
         """Return the next state and the decision for the step that the rows announce."""
         ...
+
+
+class NoBalance:
+    """Never holds and never cuts."""
+
+    def start(self) -> None:
+        """Return no state."""
+
+    def decide(self, state: None, rows: Int64Array) -> tuple[None, Decision]:
+        """Let every prefill run."""
+        return None, Decision()
