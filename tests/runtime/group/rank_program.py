@@ -41,7 +41,7 @@ def talk(exchange: DistributedExchange, argument: str) -> None:
     for kind, heard in hear(exchange, seed=int(argument)):
         if kind != "collect":
             digest.update(kind.encode() + heard)
-    say(f"rank {exchange.local[0]} heard {digest.hexdigest()}")
+    say(f"heard {digest.hexdigest()}")
 
 
 def rest(exchange: DistributedExchange, _: str) -> None:
@@ -59,15 +59,17 @@ def rest(exchange: DistributedExchange, _: str) -> None:
     results.append(exchange.sleep(LONG_S))
     gather(exchange)
     if rank == 0:
-        exchange.wake()  # and it does not sleep at all
+        exchange.wake()  # and it does not sleep at all, so that the next sleep is over at once, too
     else:
         results.append(exchange.sleep(LONG_S))
+    gather(exchange)
+    results.append(exchange.sleep(LONG_S))
     gather(exchange)
     results.append(exchange.sleep(0.05))
     if rank == 1:
         time.sleep(2 * QUICK.silent_s)
     gather(exchange)
-    say(f"rank {rank} rested {results}")
+    say(f"rested {results}")
 
 
 def die(exchange: DistributedExchange, victims: str) -> None:
@@ -111,24 +113,38 @@ def leave_early(exchange: DistributedExchange, leaver: str) -> None:
         gather(exchange)
 
 
+def leave_in_turn(exchange: DistributedExchange, _: str) -> None:
+    """Gather once; rank 0 is through at once, the others a little later."""
+    gather(exchange)
+    if exchange.local != (0,):
+        time.sleep(3 * QUICK.beat_s)
+
+
+def never_join(_: DistributedExchange, __: str) -> None:
+    """Be unreachable: somebody did not come."""
+
+
 ACTIONS = {
-    action.__name__: action for action in (talk, rest, die, die_while_idle, freeze, compute, leave_early)
+    action.__name__: action
+    for action in (talk, rest, die, die_while_idle, freeze, compute, leave_early, leave_in_turn, never_join)
 }
 
 
 def main(arguments: list[str]) -> int:
     """Join, act, leave; a rank that learns of a death names it on stderr."""
+    action, argument = arguments
     environment = GroupEnvironment.read(os.environ)
-    if len(arguments) > 2:  # a port: rank 0 hosts the store there, not the launcher
-        environment = GroupEnvironment(environment.rank, environment.size, environment.address, int(arguments[2]))
-    exchange = DistributedExchange(environment, liveness=QUICK)
+    if action == "never_join" and str(environment.rank) == argument:
+        return 0
     try:
-        ACTIONS[arguments[0]](exchange, arguments[1])
+        exchange = DistributedExchange(environment, liveness=QUICK, join_s=1.0 if action == "never_join" else LONG_S)
+        try:
+            ACTIONS[action](exchange, argument)
+        finally:
+            exchange.close()
     except RankError as error:
         os.write(2, f"rank {environment.rank}: {error} {error.evidence['ranks']}\n".encode())
         return EXIT_RANK_DIED
-    finally:
-        exchange.close()
     return 0
 
 

@@ -19,7 +19,7 @@ def payload(rank: int, num_bytes: int) -> bytes:
 
 
 def hear(exchange: Exchange, seed: int) -> Iterator[tuple[str, bytes]]:
-    """Talk, and yield what each call brought: gathers and broadcasts alike on all ranks, collections on rank 0 alone."""
+    """Talk, and yield what each call brought: the same on all ranks, but for collections, which rank 0 alone has."""
     for turn, size in enumerate((*SIZES, *SIZES)):
         rows = np.stack([_row(seed, rank, turn, size) for rank in exchange.local])
         gathered = exchange.gather(rows)

@@ -143,7 +143,7 @@ class DistributedExchange:
         return is_woken
 
     def wake(self) -> None:
-        """End the sleep of all ranks, or the one that is about to begin."""
+        """End the sleep of all ranks, or else the next one, whether rank 0 sleeps itself or not."""
         if self._is_closed:
             raise Closed("the exchange is closed")
         if self._environment.rank != 0:

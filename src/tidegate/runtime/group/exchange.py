@@ -53,7 +53,7 @@ class Exchange(Protocol):
         ...
 
     def wake(self) -> None:
-        """End the sleep of all ranks, or the one that is about to begin. Rank 0 only; from any thread."""
+        """End the sleep of all ranks, or else the next one. Rank 0 only, but from any thread of it."""
         ...
 
     def close(self) -> None:

@@ -43,7 +43,10 @@ class WakeUp:
             return self._woken >= now or self._is_over
 
     def wake(self, now: int) -> None:
-        """End the sleep after ``now`` collectives on all ranks, or the next one if this one was meant by none."""
+        """End the sleep after ``now`` collectives on all ranks; unless this rank is in it, also the next one.
+
+        For a thread that learns of a request cannot know whether the step under way has seen it.
+        """
         with self._changed:
             self._now = max(self._now, now)
             self._is_pending = True
