@@ -32,8 +32,13 @@ class Ended:
     err: str
 
 
-def run_program(folder: Path, num_ranks: int, *arguments: str, is_hosted_by_rank_0: bool = False) -> list[Ended]:
-    """Run ``rank_program`` on each rank and wait; after the first death the others have ``PROMISE_S``."""
+def run_program(
+    folder: Path, num_ranks: int, *arguments: str, is_hosted_by_rank_0: bool = False, never_ends: int | None = None
+) -> list[Ended]:
+    """Run ``rank_program`` on each rank and wait; after the first death the others have ``PROMISE_S``.
+
+    A rank that ``never_ends`` is not waited for, and killed in the end.
+    """
     listener = listen(_ADDRESS)
     port = listener.getsockname()[1]
     if is_hosted_by_rank_0:
@@ -50,7 +55,7 @@ def run_program(folder: Path, num_ranks: int, *arguments: str, is_hosted_by_rank
         process.start()
         processes.append(process)
     try:
-        _wait(processes)
+        _wait([process for rank, process in enumerate(processes) if rank != never_ends])
         return [
             Ended(process.exitcode, _read(folder / f"{rank}.out"), _read(folder / f"{rank}.err"))
             for rank, process in enumerate(processes)

@@ -30,7 +30,7 @@ def test_all_ranks_hear_what_ranks_of_one_process_hear(num_ranks: int, tmp_path:
 def test_sleep_ends_at_its_time_or_by_rank_0_and_a_slow_rank_is_not_dead(tmp_path: Path) -> None:
     ended = run_program(tmp_path, 3, "rest", "")
 
-    # timed out; woken; woken before it began; woken by rank 0 that does not sleep itself; the same remembered; timed out
+    # timed out; woken; woken before it began; woken by a rank 0 that does not sleep; that remembered; timed out
     others = Ended(0, "rested [False, True, True, True, True, False]\n", "")
     assert ended == [Ended(0, "rested [False, True, True, True, False]\n", ""), others, others]
 

@@ -34,7 +34,7 @@ def test_rank_0_that_hosts_the_store_is_named(tmp_path: Path) -> None:
 
 
 def test_stopped_rank_is_named_by_its_silence(tmp_path: Path) -> None:
-    first, frozen, last = run_program(tmp_path, 3, "freeze", "1")
+    first, frozen, last = run_program(tmp_path, 3, "freeze", "1", never_ends=1)
 
     assert (first.code, frozen.code, last.code) == (EXIT_RANK_DIED, None, EXIT_RANK_DIED)
     assert "rank 1 died: no sign of life for 1 s (1,)" in first.err
