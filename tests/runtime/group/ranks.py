@@ -51,9 +51,8 @@ def run_program(
     processes: list[BaseProcess] = []
     for rank in range(num_ranks):
         environment = GroupEnvironment(rank, num_ranks, _ADDRESS, port, not is_hosted_by_rank_0)
-        process = context.Process(target=_rank, args=(environment, arguments, folder), daemon=True)
-        process.start()
-        processes.append(process)
+        processes.append(context.Process(target=_rank, args=(environment, arguments, folder), daemon=True))
+        processes[-1].start()
     try:
         _wait([process for rank, process in enumerate(processes) if rank != never_ends])
         return [
