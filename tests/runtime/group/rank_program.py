@@ -19,7 +19,13 @@ from tidegate.base import RankError
 from tidegate.runtime.group import EXIT_RANK_DIED, GroupEnvironment, LivenessConfig
 from tidegate.runtime.group.distributed import DistributedExchange
 
-QUICK = LivenessConfig(beat_s=0.1, silent_s=1.0, grace_s=1.0)
+TIMES = {
+    "freeze": LivenessConfig(beat_s=0.1, silent_s=1.5, grace_s=1.0),
+    "rest": LivenessConfig(beat_s=0.1, silent_s=2.0, grace_s=1.0),
+}
+PATIENT = LivenessConfig(beat_s=0.1, silent_s=8.0, grace_s=1.0)
+"""For what must not hang on how busy the machine is."""
+
 VICTIM_TURN = 20
 LONG_S = 60.0
 
@@ -67,7 +73,7 @@ def rest(exchange: DistributedExchange, _: str) -> None:
     gather(exchange)
     results.append(exchange.sleep(0.05))
     if rank == 1:
-        time.sleep(2 * QUICK.silent_s)
+        time.sleep(1.5 * TIMES["rest"].silent_s)
     gather(exchange)
     say(f"rested {results}")
 
@@ -117,7 +123,7 @@ def leave_in_turn(exchange: DistributedExchange, _: str) -> None:
     """Gather once; rank 0 is through at once, the others a little later."""
     gather(exchange)
     if exchange.local != (0,):
-        time.sleep(3 * QUICK.beat_s)
+        time.sleep(3 * PATIENT.beat_s)
 
 
 def never_join(_: DistributedExchange, __: str) -> None:
@@ -137,7 +143,8 @@ def main(arguments: list[str]) -> int:
     if action == "never_join" and str(environment.rank) == argument:
         return 0
     try:
-        exchange = DistributedExchange(environment, liveness=QUICK, join_s=1.0 if action == "never_join" else LONG_S)
+        join_s = 1.0 if action == "never_join" else LONG_S
+        exchange = DistributedExchange(environment, liveness=TIMES.get(action, PATIENT), join_s=join_s)
         try:
             ACTIONS[action](exchange, argument)
         finally:

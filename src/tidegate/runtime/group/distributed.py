@@ -36,6 +36,7 @@ _HOST_LEAVE_S = 10.0
 class DistributedExchange:
     """One rank per process. Joining waits up to ``join_s`` for all ranks, a collective up to ``collective_s``.
 
+    ``data_backend`` is that of the engines' group, None if they need none; one less group idles more cheaply.
     Use it from one thread; ``wake`` may come from any. Sets ``GLOO_SOCKET_IFNAME`` to the loopback device when the
     group meets there and nothing else is said. ``on_dead`` runs in another thread: see ``liveness``.
     """
@@ -43,7 +44,7 @@ class DistributedExchange:
     def __init__(
         self,
         environment: GroupEnvironment,
-        data_backend: Literal["gloo", "nccl"] = "gloo",
+        data_backend: Literal["gloo", "nccl"] | None = "gloo",
         *,
         liveness: LivenessConfig | None = None,
         on_dead: Callable[[Verdict], None] = end_process,
@@ -88,6 +89,8 @@ class DistributedExchange:
     @property
     def data_group(self) -> dist.ProcessGroup:
         """The group for engines, with all ranks, of the backend that was asked for."""
+        if len(self._groups) < 2:
+            raise StateError("there is no data group: the exchange was made with data_backend=None, or is closed")
         return self._groups[1]
 
     def check(self) -> None:
@@ -148,10 +151,8 @@ class DistributedExchange:
             raise Closed("the exchange is closed")
         if self._environment.rank != 0:
             raise StateError(f"rank {self._environment.rank} cannot wake the others: only rank 0 does")
-        try:
+        with suppress(RuntimeError):  # no store any more: the next collective tells who is dead
             self._wake_up.wake(self._liveness.num_calls)
-        except RuntimeError as error:
-            raise self._liveness.explain(error) from error
 
     def close(self) -> None:
         """Leave the group. Waits a little for the others, longer where the store lives."""
@@ -161,6 +162,7 @@ class DistributedExchange:
         self._liveness.leave(_HOST_LEAVE_S if self._environment.is_host else _LEAVE_S)
         self._wake_up.close()
         if dist.is_initialized():
+            self._groups = ()
             dist.destroy_process_group()
 
     def _connect(self, timeout_s: float) -> list[TCPStore]:
@@ -173,7 +175,7 @@ class DistributedExchange:
             ranks, why = store_host(place)
             raise RankError(f"{why}: no answer within {timeout_s:g} s", ranks=ranks) from error
 
-    def _create_groups(self, data_backend: str, timeout: timedelta) -> None:
+    def _create_groups(self, data_backend: str | None, timeout: timedelta) -> None:
         if self._environment.is_loopback:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         rank, size = self._environment.rank, self._environment.size
@@ -181,7 +183,8 @@ class DistributedExchange:
         control = dist.group.WORLD
         assert control is not None  # it was just created
         self._groups = (control,)
-        self._groups = (control, dist.new_group(backend=data_backend, timeout=timeout))
+        if data_backend is not None:
+            self._groups = (control, dist.new_group(backend=data_backend, timeout=timeout))
 
     def _break(self) -> None:
         """Fail whatever this rank waits for, now and later. Called by the liveness thread."""

@@ -53,7 +53,10 @@ class Exchange(Protocol):
         ...
 
     def wake(self) -> None:
-        """End the sleep of all ranks, or else the next one. Rank 0 only, but from any thread of it."""
+        """End the sleep of all ranks, or else the next one. Rank 0 only, but from any thread of it.
+
+        A rank 0 that waits elsewhere while the others sleep calls it after that, before its next gather.
+        """
         ...
 
     def close(self) -> None:

@@ -39,6 +39,9 @@ from tidegate.runtime.group.verdict import (
 _TOGETHER_S = 0.05
 """Deaths of the same moment are named together."""
 
+_JOIN_S = 5.0
+"""The thread ends at once, unless the store hangs."""
+
 
 def end_process(verdict: Verdict) -> None:
     """Print the verdict on stderr and end the process at once, whatever its other threads do."""
@@ -149,11 +152,12 @@ class Liveness:
         self._stop.set()
         os.eventfd_write(self._bell, 1)
         if self._thread.ident is not None:
-            self._thread.join()
-        if self._verdict is None:
-            self._say_good_bye(time.monotonic() + timeout_s)
-        for descriptor in (*self._processes.values(), self._bell):
-            os.close(descriptor)
+            self._thread.join(_JOIN_S)
+            if self._verdict is None:
+                self._say_good_bye(time.monotonic() + timeout_s)
+        if not self._thread.is_alive():
+            for descriptor in (*self._processes.values(), self._bell):
+                os.close(descriptor)
 
     def _say_good_bye(self, deadline: float) -> None:
         try:
@@ -222,7 +226,7 @@ class Liveness:
             why = f"{named(silent)} died: no sign of life for {self._config.silent_s:g} s"
             return Verdict(silent, why, self._rank)
         if missed:
-            return Verdict(missed, f"{named(missed)} left while others still wait for it", self._rank)
+            return Verdict(missed, f"{named(missed)} left before a collective that others wait in", self._rank)
         return None
 
     def _announce(self, verdict: Verdict) -> None:

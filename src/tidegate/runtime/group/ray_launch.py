@@ -24,6 +24,8 @@ from tidegate.runtime.group.outcome import RankFailure, RanksOutcome
 from tidegate.runtime.group.store import host_store, listen
 
 _STORE_S = 60.0
+_ALONE = {"LOCAL_RANK": "0"}
+"""Ray shows each actor its own devices only."""
 
 
 class _Rank:
@@ -73,7 +75,7 @@ def run_ranks_on_ray(
         calls = []
         for rank, actor in enumerate(actors):
             own = GroupEnvironment(rank, num_ranks, address, port, is_store_hosted=True).variables()
-            calls.append(actor.run.remote({**(environment or {}), **own}, entry, list(arguments)))
+            calls.append(actor.run.remote({**(environment or {}), **own, **_ALONE}, entry, list(arguments)))
         outcome = _wait(calls, naming_s)
         del store  # it was needed until here
         return outcome
