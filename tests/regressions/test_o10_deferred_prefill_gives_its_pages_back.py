@@ -10,7 +10,7 @@ from tidegate.testing.serving import make_request
 HELD = 11
 
 
-def two_ranks(deferral: str) -> GroupRun:
+def two_ranks(deferral: str, **settings: object) -> GroupRun:
     """Each rank decodes one sequence whose next 30 tokens need no page."""
     run = GroupRun(
         2,
@@ -24,11 +24,11 @@ def two_ranks(deferral: str) -> GroupRun:
         enable_prefix_caching=False,
         deferral=deferral,
         attention_dp_config={"enable_balance": True, "timeout_iters": HELD + 1, "batching_wait_iters": 0},
+        **settings,
     )
     for rank in range(2):
         run.submit(on(rank, f"decoder-{rank}", 33, max_tokens=40))
-    while any(rank.load().waiting or not rank.load().active for rank in run.group.ranks):
-        run.step()
+    run.step_until(lambda: all(rank.load().active for rank in run.group.ranks))
     run.step()
     return run
 
@@ -76,12 +76,11 @@ def test_hold_keeps_the_pages_and_loses_them_to_who_runs() -> None:
 
 @pytest.mark.parametrize("deferral", ["reserve_late", "revert", "hold"])
 def test_a_prefill_with_a_chunk_computed_survives_deferral(deferral: str) -> None:
-    run = two_ranks(deferral)
+    run = two_ranks(deferral, max_chunk_tokens=512)
     rank = run.group.ranks[0]
-    context = on(0, "context", 965, max_tokens=3, declared=(512,))
+    context = on(0, "context", 965, max_tokens=3)
     run.submit(context)
-    while 512 not in rank.manager.history.tolist():
-        run.step()
+    run.step_until(lambda: 512 in rank.manager.history.tolist())
     free, capacity = rank.manager.quote().supply, rank.manager.capacity.tolist()
 
     for _ in range(10):

@@ -26,8 +26,7 @@ def four_ranks(num_tokens: int) -> GroupRun:
             run.submit(
                 make_request(name, 9, max_tokens=num_tokens, attention_dp_rank=rank, attention_dp_relax=False)
             )
-    while any(rank.load().active < 2 for rank in (run.group.ranks[i] for i in (0, 1, 3))):
-        run.step()
+    run.step_until(lambda: all(run.group.ranks[i].load().active == 2 for i in (0, 1, 3)))
     return run
 
 
@@ -64,10 +63,7 @@ def test_no_step_is_lost_while_a_rank_has_no_page_and_nothing_to_run() -> None:
 
 def test_ranks_refused_in_alternation_leak_nothing() -> None:
     run = four_ranks(num_tokens=40)
-    for rank in run.group.ranks:
-        run.group.abort(f"r{rank}-0")
-    while run.group.has_work:
-        run.step()
+    run.run()
     free = [rank.manager.quote().supply for rank in run.group.ranks]
     run.submit(make_request("long", 5, max_tokens=110, attention_dp_rank=0, attention_dp_relax=False))
 

@@ -75,6 +75,14 @@ class GroupRun:
         self.outputs |= {delta.request_id: delta.output for delta in deltas if delta.output is not None}
         return deltas
 
+    def step_until(self, is_reached: Callable[[], bool], max_steps: int = 200) -> None:
+        """Step until a state is reached."""
+        for _ in range(max_steps):
+            if is_reached():
+                return
+            self.step()
+        raise AssertionError(f"not reached after {max_steps} steps")
+
     def run(self, max_steps: int = 3000) -> dict[str, RequestOutput]:
         """Step until nothing is left."""
         for _ in range(max_steps):
