@@ -68,7 +68,7 @@ def test_hold_keeps_the_pages_and_loses_them_to_who_runs() -> None:
     run.step()
 
     run.step()
-    assert manager.statistics().reserved == (31, 6)
+    assert manager.statistics().reserved == (31, 5 + 9)  # of the window 5 pages, and 26 scratch blocks of 3 layers
     assert not manager.quote().admit(manager.candidate([1] * 960), 960)
 
     assert run.run()["context"].tokens.tolist() == run.expected(context)

@@ -23,9 +23,7 @@ def four_ranks(num_tokens: int) -> GroupRun:
     for rank in (0, 1, 3):
         for i in range(2):
             name = f"r{rank}-{i}"
-            run.submit(
-                make_request(name, 9, max_tokens=num_tokens, attention_dp_rank=rank, attention_dp_relax=False)
-            )
+            run.submit(make_request(name, 9, max_tokens=num_tokens, attention_dp_rank=rank, attention_dp_relax=False))
     run.step_until(lambda: all(run.group.ranks[i].load().active == 2 for i in (0, 1, 3)))
     return run
 

@@ -14,12 +14,11 @@ _POLICIES = ("least_tokens", "prefix_affinity", "conversation")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingConfig:
-    """Which rank serves a request.
+    """Which rank serves a request. No rank takes more than ``fair_share_multiplier`` fair shares of requests.
 
     ``prefix_affinity`` weighs what a rank holds of a prompt against its load, times ``load_balance_weight``, for
-    prompts of which some rank holds more than ``match_rate_threshold``; a rank then takes up to
-    ``fair_share_multiplier`` times its fair share of requests. ``conversation`` keeps the last ``max_sessions``
-    conversations where their first turn went.
+    prompts of which some rank holds more than ``match_rate_threshold``. ``conversation`` keeps the last
+    ``max_sessions`` conversations where their first turn went.
     """
 
     policy: RoutingPolicyName = "least_tokens"

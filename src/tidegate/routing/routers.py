@@ -18,14 +18,21 @@ _SCALE = 1 << 16
 
 
 class LeastTokens:
-    """The longest prompt first, onto the rank with the fewest uncached tokens outstanding, within a fair share."""
+    """The longest prompt first, onto the rank with the fewest uncached tokens outstanding.
+
+    No rank gets more than ``fair_share_multiplier`` times its fair share of requests: with 1, requests would be
+    counted rather than work, and a rank with two short prompts passed over for one with a giant.
+    """
 
     needs_matches = False
+
+    def __init__(self, fair_share_multiplier: float = 2.0) -> None:
+        self._multiplier = fair_share_multiplier
 
     def route(self, loads: RankLoads, requests: Sequence[Request], matches: Int64Array | None = None) -> Routing:
         """Place requests."""
         placing = Placing(loads, requests, matches)
-        place_longest_first(placing, placing.place_targets())
+        place_longest_first(placing, placing.place_targets(), self._multiplier)
         return placing.routing()
 
 
@@ -65,8 +72,9 @@ class ConversationAffinity:
 
     needs_matches = False
 
-    def __init__(self, max_sessions: int) -> None:
+    def __init__(self, max_sessions: int, fair_share_multiplier: float = 2.0) -> None:
         self._max_sessions = max_sessions
+        self._multiplier = fair_share_multiplier
         self._homes: OrderedDict[str, int] = OrderedDict()
 
     @property
@@ -88,7 +96,7 @@ class ConversationAffinity:
             elif name is None or name not in seen:
                 strangers.append(index)  # of several first turns the first is placed, and the others follow it later
             seen.add(name)
-        place_longest_first(placing, strangers)
+        place_longest_first(placing, strangers, self._multiplier)
         routing = placing.routing()
         names = {request.request_id: request.conversation_id for request in requests}
         for assignment in routing.assignments:
@@ -104,9 +112,9 @@ class ConversationAffinity:
             self._homes.popitem(last=False)
 
 
-def place_longest_first(placing: Placing, free: Sequence[int]) -> None:
-    """Place requests by tokens, within a fair share."""
-    share = placing.share(len(free))
+def place_longest_first(placing: Placing, free: Sequence[int], multiplier: float) -> None:
+    """Place requests by tokens, within so many fair shares."""
+    share = placing.share(len(free), multiplier)
     for index in sorted(free, key=lambda i: (-placing.requests[i].num_prompt_tokens, i)):
         rank = placing.best(placing.prefill, share)
         if rank is not None:
@@ -118,5 +126,5 @@ def router_of(config: RoutingConfig) -> Router:
     if config.policy == "prefix_affinity":
         return PrefixAffinity(config)
     if config.policy == "conversation":
-        return ConversationAffinity(config.max_sessions)
-    return LeastTokens()
+        return ConversationAffinity(config.max_sessions, config.fair_share_multiplier)
+    return LeastTokens(config.fair_share_multiplier)

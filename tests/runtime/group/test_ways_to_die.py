@@ -33,7 +33,9 @@ class Dies(Exception):
     """What the tests throw."""
 
 
-def random_run(seed: int, deferral: str, *, overlap: bool = False, steps: int | None = None) -> tuple[GroupRun, list[Request]]:
+def random_run(
+    seed: int, deferral: str, *, overlap: bool = False, steps: int | None = None
+) -> tuple[GroupRun, list[Request]]:
     """Serve random requests for a random while: shared heads, tight pools, suspensions, cancellations."""
     print(f"seed={seed} deferral={deferral} overlap={overlap}")
     rng = random.Random(f"{seed} {deferral} {overlap}")
