@@ -125,10 +125,11 @@ def test_more_weight_on_latency_waits_less() -> None:
     assert held[3] == 0
 
 
-def test_long_prompt_goes_on_by_a_sixteenth_of_its_chunk() -> None:
-    chunk = prefill(1, tokens=7680, first=0)
+@pytest.mark.parametrize(("weight", "share"), [(0.0, 7680 // 16), (0.5, 7680 // 8), (0.9, 7680 * 10 // 16)])
+def test_long_prompt_goes_on_by_a_share_of_its_chunk(weight: float, share: int) -> None:
+    rows = fleet(DECODES | prefill(1, tokens=7680, first=0), *[DECODES] * 7)
 
-    assert decide(busy_state(), fleet(DECODES | chunk, *[DECODES] * 7)) == Decision(max_tokens=512 + 480)
+    assert decide(busy_state(), rows, CostAwareWait(weight)) == Decision(max_tokens=512 + share)
 
 
 def test_without_step_times_it_still_waits_for_others() -> None:

@@ -25,7 +25,8 @@ _RATE_MEMORY = 8
 _LEAST_STEP_SHARE = 3
 _LEAST_CHUNK_SHARE = 4
 """Running prefills cannot be held. They, and anything worth starting, may always lengthen a step by 1/2**3 of its time,
-and get 1/2**4 of the chunk they could have: a long prompt takes at most 16 times as many steps, each much shorter."""
+and get 1/2**4 of the chunk they could have: a long prompt takes at most 16 times as many steps, each much shorter. More
+weight on latency gives more of the chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class CostAwareWait:
         cost = _guess(plan.natural) if learned.is_unknown else learned
         waiting_ps = cost.step_ps(plan.natural) * plan.idle_seats * _WHOLE // (plan.num_decodes * patience)
         account = state.account_ps + waiting_ps
-        least = plan.natural + _least_extra(cost, plan)
+        least = plan.natural + _least_extra(cost, plan, patience)
         level, spent = least if plan.is_prefilling else plan.natural, 0
         for candidate in plan.levels(least):
             waste = plan.waste(candidate) * cost.token_ps() // plan.num_ranks
@@ -140,9 +141,9 @@ class _FleetPlan:
         return rate * self.mean_prompt >> _RATE_BITS
 
 
-def _least_extra(cost: StepCost, plan: _FleetPlan) -> int:
+def _least_extra(cost: StepCost, plan: _FleetPlan, patience: int) -> int:
     share = cost.step_ps(plan.natural) // max(cost.token_ps(), 1) >> _LEAST_STEP_SHARE
-    return max(share, plan.running_chunk >> _LEAST_CHUNK_SHARE, 1)
+    return max(share, (plan.running_chunk >> _LEAST_CHUNK_SHARE) * _WHOLE // patience, 1)
 
 
 def _guess(natural: int) -> StepCost:
