@@ -94,7 +94,8 @@ class ReserveEarly:
 
     def restrict(self, plan: Plan, decision: Decision) -> Plan:
         """Leave out what is held. A cut is priced and reserved anew."""
-        if decision.max_tokens is None or plan.num_tokens <= decision.max_tokens:
+        is_cut = decision.max_tokens is not None and plan.num_tokens > decision.max_tokens
+        if not is_cut and not decision.holds_all_chunks:
             return without_first_chunks(plan) if decision.hold else plan
         self._drop_base()
         for entry in reversed(plan.admissions):

@@ -22,14 +22,16 @@ def restrict(view: PlanView, plan: Plan, decision: Decision) -> Plan:
     chunks: list[Chunk] = []
     admissions: list[Admission] = []
     held: list[str] = []
-    for chunk in plan.chunks:
+    holds_all = decision.hold and decision.holds_all_chunks
+    for chunk in () if holds_all else plan.chunks:
         end = _cut(chunk.start, chunk.end, left, view.align)
         if end == chunk.start:  # a running prefill goes on, if only by a block
             end = min(chunk.start + view.align - chunk.start % view.align, chunk.end)
         chunks.append(replace(chunk, end=end))
         left = None if left is None else max(left - (end - chunk.start), 0)
     for entry in plan.admissions:
-        end = entry.start if decision.hold and entry.is_first else _cut(entry.start, entry.end, left, view.align)
+        is_held = decision.hold and (entry.is_first or holds_all)
+        end = entry.start if is_held else _cut(entry.start, entry.end, left, view.align)
         if end == entry.start:
             held.append(entry.waiting.request.request_id)
             continue

@@ -168,7 +168,9 @@ class RankGroup:
 
 def _is_run(rows: Int64Array, decision: Decision) -> bool:
     """Tell whether any rank computes something of its own."""
-    held = rows[:, Column.FIRST] if decision.hold else 0
+    held = 0
+    if decision.hold:
+        held = rows[:, Column.CTX if decision.holds_all_chunks else Column.FIRST]
     return bool((rows[:, Column.GEN_REAL] + rows[:, Column.CTX] - held).any())
 
 
