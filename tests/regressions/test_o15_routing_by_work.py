@@ -1,65 +1,54 @@
-"""Placement goes by uncached work, not by the number of requests; who retires frees a seat but still counts."""
+"""O15: routing counts work, not requests; a retiring request frees its seat but still counts where others go."""
 
 import numpy as np
 
-from tidegate.request import Request
-from tidegate.routing import LeastTokens, PrefixAffinity, RankLoads, RoutingConfig
-from tidegate.testing.serving import make_request
+from tests.routing.loads import ask, busy, idle, int64
+from tidegate.routing import LeastTokens, PrefixAffinity
 
 
-def loads(live: list[int], prefill: list[int], *, retiring: list[int] | None = None, seats: int = 64) -> RankLoads:
-    n = len(live)
-    return RankLoads(
-        num_live=np.array(live),
-        num_retiring=np.array(retiring or [0] * n),
-        prefill_tokens=np.array(prefill),
-        decode_tokens=np.zeros(n, np.int64),
-        max_requests=np.full(n, seats),
+def test_next_prompt_avoids_the_rank_with_one_giant() -> None:
+    loads = busy([1, 2], prefill=[10_000, 2_000])
+
+    assert LeastTokens().route(loads, [ask("next", 500)]).of_rank(1) == ("next",)
+    assert PrefixAffinity().route(loads, [ask("next", 500)]).of_rank(1) == ("next",)
+
+
+def test_cached_tokens_are_no_load() -> None:
+    first = LeastTokens().route(
+        idle(2, limit=2),
+        [ask("giant", 160_000, rank=0), ask("a", 1_000, rank=1), ask("b", 1_000, rank=1)],
+        int64([[159_000, 0, 0], [0, 0, 0]]),
     )
+    loads = busy([1, 2], prefill=[1_000, 2_000])
+
+    assert first.of_rank(0) == ("giant",)
+    assert LeastTokens().route(loads, [ask("next", 500)]).of_rank(0) == ("next",)
 
 
-def rank_of(routing_of: object, request: Request) -> int:
-    (assignment,) = routing_of.assignments  # type: ignore[attr-defined]  # a Routing
-    assert assignment.request_id == request.request_id
-    return int(assignment.rank)
+def test_cached_giant_leaves_room_for_the_next_of_the_same_call() -> None:
+    requests = [ask("giant", 160_000, rank=0), ask("a", 1_000, rank=1), ask("b", 1_000, rank=1), ask("next", 500)]
+
+    routing = LeastTokens().route(idle(2), requests, int64([[159_000, 0, 0, 0], [0, 0, 0, 0]]))
+
+    assert routing.of_rank(0) == ("giant", "next")
 
 
-def test_one_giant_outweighs_two_small_ones() -> None:
-    request = make_request("next", 500)
-    assert rank_of(LeastTokens().route(loads([1, 2], [10_000, 2_000]), [request]), request) == 1
+def test_mixed_lengths_are_spread_evenly() -> None:
+    requests = [ask(f"r{i}", 200 if i % 2 == 0 else 8_000) for i in range(64)]
+    lengths = {request.request_id: request.num_prompt_tokens for request in requests}
 
+    routing = LeastTokens().route(idle(4), requests)
 
-def test_cached_tokens_are_no_work() -> None:
-    request = make_request("next", 500)
-    assert rank_of(LeastTokens().route(loads([1, 2], [1_000, 2_000]), [request]), request) == 0
-
-
-def test_alternating_lengths_are_spread_evenly() -> None:
-    requests = [make_request(f"r{i}", 200 if i % 2 else 8_000) for i in range(64)]
-
-    routing = LeastTokens().route(loads([0] * 4, [0] * 4), requests)
-
-    tokens = np.zeros(4)
-    lengths = {r.request_id: r.num_prompt_tokens for r in requests}
-    for assignment in routing.assignments:
-        tokens[assignment.rank] += lengths[assignment.request_id]
-    assert len(routing.assignments) == 64
+    tokens = np.array([sum(lengths[name] for name in routing.of_rank(rank)) for rank in range(4)])
     assert tokens.max() / tokens.mean() <= 1.25
+    assert routing.queued == ()
 
 
-def test_who_retires_frees_the_seat_but_counts_for_placement() -> None:
-    held = loads([1, 1], [0, 0], retiring=[1, 0], seats=2)
-    first, second = make_request("a", 10), make_request("b", 10)
+def test_retiring_request_frees_its_seat_but_counts_for_placement() -> None:
+    loads = busy([1, 1], retiring=[1, 0], limits=[2, 2])
 
-    routing = LeastTokens().route(held, [first, second])
+    one = LeastTokens().route(loads, [ask("one", 10)])
+    three = LeastTokens().route(loads, [ask(f"r{i}", 10) for i in range(3)])
 
-    assert [(a.request_id, a.rank) for a in routing.assignments] == [("a", 1), ("b", 0)]
-
-
-def test_affinity_goes_where_the_prefix_is_unless_that_rank_is_loaded() -> None:
-    request = make_request("next", 1_000)
-    router = PrefixAffinity(RoutingConfig(policy="prefix_affinity"))
-    matches = np.array([[900], [0]])
-
-    assert rank_of(router.route(loads([1, 1], [1_000, 1_000]), [request], matches), request) == 0
-    assert rank_of(router.route(loads([1, 1], [30_000, 1_000]), [request], matches), request) == 1
+    assert one.of_rank(1) == ("one",)
+    assert (len(three.of_rank(0)), len(three.of_rank(1)), three.queued) == (1, 1, ("r2",))

@@ -1,4 +1,4 @@
-"""Settings of routing, under the names users of TensorRT-LLM know."""
+"""Settings of routing, under the names that TensorRT-LLM users know where there are any."""
 
 from __future__ import annotations
 
@@ -8,36 +8,48 @@ from typing import Any, Literal
 
 from tidegate.base import ConfigError, check_integer, check_real, shown
 
-RoutingPolicyName = Literal["least_tokens", "prefix_affinity", "conversation"]
+RoutingPolicy = Literal["least_tokens", "prefix_affinity", "conversation"]
+NewConversationPlacement = Literal["least_tokens", "prefix_affinity"]
 _POLICIES = ("least_tokens", "prefix_affinity", "conversation")
+_PLACEMENTS = ("least_tokens", "prefix_affinity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingConfig:
-    """Which rank serves a request. No rank takes more than ``fair_share_multiplier`` fair shares of requests.
+    """``fair_share_multiplier`` times its share of all requests is what a rank takes before others had theirs.
 
-    ``prefix_affinity`` weighs what a rank holds of a prompt against its load, times ``load_balance_weight``, for
-    prompts of which some rank holds more than ``match_rate_threshold``. ``conversation`` keeps the last
-    ``max_sessions`` conversations where their first turn went.
+    At 1 ranks get equally many requests whatever these cost; the larger it is, the more only their tokens count.
+    ``prefix_affinity`` adds ``load_balance_weight`` times a rank's load to what a request would compute there, and
+    looks at cached prefixes only when the longest is more than ``match_rate_threshold`` of the prompt.
+    ``conversation`` remembers the ranks of the last ``max_sessions`` conversations and places a new one by
+    ``new_conv_placement``. ``moves`` proposes at most ``max_moves`` at once, each of which must leave the receiving
+    rank at least ``move_margin_tokens`` below what the giving one had.
     """
 
-    policy: RoutingPolicyName = "least_tokens"
+    policy: RoutingPolicy = "least_tokens"
+    fair_share_multiplier: float = 2.0
     load_balance_weight: float = 1.0
     match_rate_threshold: float = 0.1
-    fair_share_multiplier: float = 2.0
     max_sessions: int = 65536
+    new_conv_placement: NewConversationPlacement = "least_tokens"
+    max_moves: int = 8
+    move_margin_tokens: int = 1024
 
     def __post_init__(self) -> None:
-        if self.policy not in _POLICIES:
-            raise ConfigError(f"routing.policy={shown(self.policy)} must be one of {list(_POLICIES)}", field="policy")
+        for name, legal in (("policy", _POLICIES), ("new_conv_placement", _PLACEMENTS)):
+            value = getattr(self, name)
+            if value not in legal:
+                raise ConfigError(f"{name}={shown(value)} must be one of {list(legal)}", field=name, value=value)
+        check_real("fair_share_multiplier", self.fair_share_multiplier, 1.0, 1e6)
         check_real("load_balance_weight", self.load_balance_weight, 0.0, 1e6)
         check_real("match_rate_threshold", self.match_rate_threshold, 0.0, 1.0)
-        check_real("fair_share_multiplier", self.fair_share_multiplier, 1.0, 1e6)
         check_integer("max_sessions", self.max_sessions, 1, 2**31 - 1)
+        check_integer("max_moves", self.max_moves, 0, 2**20)
+        check_integer("move_margin_tokens", self.move_margin_tokens, 1, 2**31 - 1)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> RoutingConfig:
-        """Read a mapping; ``ConfigError`` names what is unknown in it."""
+        """Read the section of a file of settings; ``ConfigError`` names what is unknown in it."""
         if not isinstance(mapping, Mapping):
             raise ConfigError(f"routing={shown(mapping)} must be a mapping", field="routing")
         legal = [field.name for field in fields(cls)]
@@ -45,3 +57,9 @@ class RoutingConfig:
             if name not in legal:
                 raise ConfigError(f"routing.{name}={shown(value)} is unknown; legal are {legal}", field=str(name))
         return cls(**mapping)
+
+    @property
+    def wants_matches(self) -> bool:
+        """Whether requests are placed by what ranks hold of their prompts, which then has to be looked up."""
+        by = self.new_conv_placement if self.policy == "conversation" else self.policy
+        return by == "prefix_affinity"

@@ -1,21 +1,24 @@
-"""What routing knows of the ranks."""
+"""What each rank has to do already, as all ranks see it after the gathering."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from tidegate.base import ConfigError, Int64Array
 
+_FIELDS = ("num_live", "num_retiring", "prefill_tokens", "decode_tokens", "max_requests")
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RankLoads:
-    """One entry per rank, int64 ``[ranks]``.
+    """One int64 array per fact, indexed by rank; nothing negative.
 
-    ``num_live`` requests wait or run there, ``num_retiring`` have ended but for their last step: these leave their
-    seat to others and still count as work. ``prefill_tokens`` are uncached prompt tokens outstanding,
-    ``decode_tokens`` decodes in the next step; ``max_requests`` is how many may be live.
+    ``num_live`` requests wait or run on the rank; it admits while they are fewer than ``max_requests``.
+    ``num_retiring`` have finished and only wait for their last step: their seats are free, but they still count where
+    a request is placed. ``prefill_tokens`` are prompt tokens that are neither cached nor computed, ``decode_tokens``
+    the context of what decodes.
     """
 
     num_live: Int64Array
@@ -25,11 +28,25 @@ class RankLoads:
     max_requests: Int64Array
 
     def __post_init__(self) -> None:
-        shapes = {field.name: np.shape(getattr(self, field.name)) for field in fields(self)}
-        if len(set(shapes.values())) != 1 or len(shapes["num_live"]) != 1:
-            raise ConfigError(f"loads differ in shape: {shapes}; each must be [ranks]", field="loads")
+        num_ranks = len(self.num_live) if np.ndim(self.num_live) == 1 else 0
+        for name in _FIELDS:
+            array = getattr(self, name)
+            if (
+                not isinstance(array, np.ndarray)
+                or array.dtype != np.int64
+                or array.shape != (num_ranks,)
+                or not num_ranks
+            ):
+                raise ConfigError(
+                    f"{name} must be an int64 array with one entry for each rank, at least one", field=name
+                )
+            if (array < 0).any():
+                rank = int(np.argmax(array < 0))
+                raise ConfigError(
+                    f"{name}[{rank}]={array[rank]} must be at least 0", field=name, value=int(array[rank])
+                )
 
     @property
     def num_ranks(self) -> int:
-        """Number of ranks."""
+        """How many ranks there are."""
         return len(self.num_live)

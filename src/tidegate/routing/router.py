@@ -1,16 +1,10 @@
-"""What a router is, and the placing that all of them share: strict targets, wishes, then the rest by score.
-
-Every process routes the same requests over the same loads and must come to the same end, so nothing here depends on
-the order of a set, on a clock or on chance.
-"""
+"""What routing says, and what a router must offer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
-
-import numpy as np
 
 from tidegate.base import ConfigError, Int64Array
 from tidegate.request import Request
@@ -19,7 +13,7 @@ from tidegate.routing.loads import RankLoads
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A request goes to a rank."""
+    """A request and the rank that serves it."""
 
     request_id: str
     rank: int
@@ -27,102 +21,39 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Every request is in one of the two: assigned, or still queued, in order."""
+    """Every request routed is in exactly one of both, in the order in which they came."""
 
     assignments: tuple[Assignment, ...]
     queued: tuple[str, ...]
 
+    def of_rank(self, rank: int) -> tuple[str, ...]:
+        """Return the ids of the requests that ``rank`` gets."""
+        return tuple(each.request_id for each in self.assignments if each.rank == rank)
+
 
 class Router(Protocol):
-    """Chooses ranks for requests in queue order."""
+    """Chooses a rank for each request; every rank runs it with equal arguments and must get equal results.
 
-    @property
-    def needs_matches(self) -> bool:
-        """Whether ``route`` wants to know what each rank's cache holds of each prompt."""
-        ...
+    Hence no clock, no randomness and exact arithmetic. What a router remembers changes in ``route`` only, and only when
+    that returns, so replicas that are called alike stay alike.
+    """
 
     def route(self, loads: RankLoads, requests: Sequence[Request], matches: Int64Array | None = None) -> Routing:
-        """Place requests; ``matches`` int64 ``[ranks, requests]`` are tokens that a rank could reuse."""
+        """Assign or queue each of ``requests``, which come in queue order.
+
+        ``matches`` int64 ``[ranks, requests]`` are each request's prompt tokens that are cached on each rank; None:
+        none are. No more are considered than there are seats, first come first; whoever finds none stays queued, and so
+        does a request that asks strictly for a rank that is full.
+        """
         ...
 
 
 def check_target(request: Request, num_ranks: int) -> None:
-    """Raise ``ConfigError`` for a target that is no rank."""
-    target = request.attention_dp_rank
-    if target is not None and target >= num_ranks:
+    """Raise ``ConfigError`` when the request asks for a rank that does not exist."""
+    rank = request.attention_dp_rank
+    if rank is not None and rank >= num_ranks:
         raise ConfigError(
-            f"attention_dp_rank={target} must be in [0, {num_ranks - 1}], the ranks there are",
+            f"attention_dp_rank={rank} must be in [0, {num_ranks - 1}]: there are {num_ranks} ranks",
             field="attention_dp_rank",
-            value=target,
+            value=rank,
         )
-
-
-class Placing:
-    """Places requests one by one, counting what each rank has got. Lives for one call of ``route``."""
-
-    def __init__(self, loads: RankLoads, requests: Sequence[Request], matches: Int64Array | None) -> None:
-        self.requests = requests
-        self.live = loads.num_live.copy()
-        self.placed = loads.num_live + loads.num_retiring
-        self.prefill = loads.prefill_tokens.copy()
-        self.decode = loads.decode_tokens
-        self.cap = loads.max_requests
-        self.uncached = _uncached(loads.num_ranks, requests, matches)
-        self._assigned: dict[int, int] = {}
-
-    @property
-    def left(self) -> list[int]:
-        """Places in ``requests`` of those that are not assigned, in order."""
-        return [i for i in range(len(self.requests)) if i not in self._assigned]
-
-    def place(self, index: int, rank: int) -> None:
-        """Assign a request."""
-        self._assigned[index] = rank
-        self.live[rank] += 1
-        self.placed[rank] += 1
-        self.prefill[rank] += self.uncached[rank, index]
-
-    def place_targets(self) -> list[int]:
-        """Serve strict targets first, then wishes that can be met; return who may go anywhere, in order."""
-        for strict in (True, False):
-            for index in self.left:
-                request = self.requests[index]
-                target = request.attention_dp_rank
-                if target is not None and request.attention_dp_relax != strict and self.live[target] < self.cap[target]:
-                    self.place(index, target)
-        return [i for i in self.left if self._is_free(self.requests[i])]
-
-    def share(self, num_left: int, multiplier: float = 1.0) -> Int64Array:
-        """Return how many requests each rank may have: its fair share, never more than its cap."""
-        fair = int(np.ceil(multiplier * -(-(int(self.live.sum()) + num_left) // len(self.live))))
-        most: Int64Array = np.minimum(max(fair, int(self.live.max())), self.cap)
-        return most
-
-    def best(self, score: Int64Array, share: Int64Array) -> int | None:
-        """Return the rank below its share with the least score, then fewest requests, then lowest number."""
-        able = np.flatnonzero(self.live < share)
-        if not len(able):
-            return None
-        order = np.lexsort((able, self.placed[able], self.decode[able], score[able]))
-        return int(able[order[0]])
-
-    def routing(self) -> Routing:
-        """Return what came of it."""
-        return Routing(
-            tuple(Assignment(self.requests[i].request_id, self._assigned[i]) for i in sorted(self._assigned)),
-            tuple(self.requests[i].request_id for i in self.left),
-        )
-
-    @staticmethod
-    def _is_free(request: Request) -> bool:
-        return request.attention_dp_rank is None or request.attention_dp_relax
-
-
-def _uncached(num_ranks: int, requests: Sequence[Request], matches: Int64Array | None) -> Int64Array:
-    lengths = np.array([request.num_prompt_tokens for request in requests], dtype=np.int64)
-    if matches is None:
-        return np.broadcast_to(lengths, (num_ranks, len(lengths)))
-    if matches.shape != (num_ranks, len(lengths)):
-        raise ConfigError(f"matches of shape {matches.shape} must be {(num_ranks, len(lengths))}", field="matches")
-    uncached: Int64Array = np.maximum(lengths - matches, 0)
-    return uncached

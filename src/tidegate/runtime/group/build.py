@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from tidegate.base import Clock, ConfigError, SystemClock
 from tidegate.engine import Engine
-from tidegate.routing import router_of
 from tidegate.runtime.build import build_manager, wire
 from tidegate.runtime.config import RuntimeConfig
 from tidegate.runtime.group.exchange import Exchange
@@ -55,7 +54,7 @@ def build_group(
     clock = clock or SystemClock()
     ranks = [build_rank(engine, config, eos_token_ids=eos_token_ids, text=text, clock=clock) for engine in engines]
     intake = Intake(
-        router_of(config.routing),
+        config.routing,
         exchange.size,
         config.scheduler.max_batch_size,
         check=ranks[0].session.check,

@@ -18,7 +18,7 @@ from tidegate.request import (
     decode_envelope,
     encode_envelope,
 )
-from tidegate.routing import RankLoads, Router, check_target
+from tidegate.routing import RankLoads, RoutingConfig, check_target, router_of
 from tidegate.runtime.group.exchange import Exchange
 from tidegate.runtime.group.rank import Rank
 from tidegate.scheduling import Column
@@ -38,14 +38,15 @@ class Intake:
 
     def __init__(
         self,
-        router: Router,
+        routing: RoutingConfig,
         num_ranks: int,
         max_requests: int,
         *,
         check: Callable[[Request], None],
         now: Callable[[], float],
     ) -> None:
-        self._router = router
+        self._router = router_of(routing)
+        self._wants_matches = routing.wants_matches
         self._num_ranks = num_ranks
         self._max_requests = max_requests
         self._check = check
@@ -131,7 +132,7 @@ class Intake:
             return ()
         shown = [entry.request for _, entry in zip(range(room + _EXTRA_CANDIDATES), self._queue.values(), strict=False)]
         matches = None
-        if self._router.needs_matches:
+        if self._wants_matches:
             local = np.array([[rank.match(request) for request in shown] for rank in ranks], dtype=np.int64)
             matches = exchange.gather(local)
         routing = self._router.route(loads, shown, matches)

@@ -168,10 +168,10 @@ class RankGroup:
 
 def _is_run(rows: Int64Array, decision: Decision) -> bool:
     """Tell whether any rank computes something of its own."""
-    held = 0
+    computes = rows[:, Column.GEN_REAL] + rows[:, Column.CTX]
     if decision.hold:
-        held = rows[:, Column.CTX if decision.holds_all_chunks else Column.FIRST]
-    return bool((rows[:, Column.GEN_REAL] + rows[:, Column.CTX] - held).any())
+        computes = computes - rows[:, Column.CTX if decision.holds_all_chunks else Column.FIRST]
+    return bool(computes.any())
 
 
 def _digest(before: int, rows: Int64Array, decision: Decision, routed: Sequence[tuple[str, int]]) -> int:
