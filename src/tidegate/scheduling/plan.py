@@ -8,6 +8,7 @@ from typing import Literal
 from tidegate.base import BoolArray, Int64Array
 from tidegate.cache import Candidate, Quote
 from tidegate.request import Milestones, Phase, Request, RequestOutput
+from tidegate.scheduling.drafts import Drafts
 
 WaitReason = Literal["tokens", "seats", "partial_prefills", "pages", "headroom"]
 
@@ -83,7 +84,7 @@ class Plan:
 
     ``victims`` are suspended by the step. ``exhausted`` rows can never go on and end with ``capacity``; such a plan
     computes nothing. ``deferred`` wait for a prefix somebody is computing; ``held`` were planned and then held back by
-    balancing or batch waiting.
+    balancing or batch waiting. ``drafts`` are guesses that ``decodes`` compute besides; None: nobody was asked for any.
     """
 
     quote: Quote
@@ -96,12 +97,18 @@ class Plan:
     held: tuple[str, ...] = ()
     wait: Wait | None = None
     stall: Stall | None = None
+    drafts: Drafts | None = None
+
+    @property
+    def num_decode_tokens(self) -> int:
+        """Tokens of ``decodes``, one each and their drafts."""
+        return len(self.decodes) + (0 if self.drafts is None else self.drafts.num_tokens)
 
     @property
     def num_tokens(self) -> int:
         """Tokens the step computes, exactly."""
         prefill = sum(chunk.end - chunk.start for chunk in self.chunks)
-        return len(self.decodes) + prefill + sum(entry.end - entry.start for entry in self.admissions)
+        return self.num_decode_tokens + prefill + sum(entry.end - entry.start for entry in self.admissions)
 
     @property
     def num_sequences(self) -> int:
@@ -113,10 +120,15 @@ class Plan:
         """Whether there is nothing to reserve."""
         return self.num_sequences == 0 and not self.victims
 
+    def decode_ends(self, capacity: Int64Array) -> Int64Array:
+        """Return where the step of each of ``decodes`` ends, from the capacities of all rows before it."""
+        return decode_ends(capacity, self.decodes, self.drafts)
+
     def decisions(self) -> tuple[object, ...]:
         """Return the decisions as plain values, equal for equal plans."""
         return (
             tuple(self.decodes.tolist()),
+            () if self.drafts is None else tuple(map(tuple, self.drafts.tokens.tolist())),
             tuple((chunk.row, chunk.start, chunk.end) for chunk in self.chunks),
             tuple((entry.waiting.request.request_id, entry.start, entry.end) for entry in self.admissions),
             self.victims,
@@ -128,7 +140,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A plan under way. ``is_computed`` is False for sequences that ended after they were planned."""
+    """A plan under way. ``is_computed`` is False for sequences that ended after they were planned.
+
+    ``drafts``, of all rows, is None when there are none.
+    """
 
     rows: Int64Array
     starts: Int64Array
@@ -138,6 +153,7 @@ class Step:
     is_whole: bool
     samples_all: bool
     num_admitted: int
+    drafts: Drafts | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,3 +162,9 @@ class Outcome:
 
     num_tokens: int = 0
     finished: tuple[RequestOutput, ...] = ()
+
+
+def decode_ends(capacity: Int64Array, rows: Int64Array, drafts: Drafts | None) -> Int64Array:
+    """Return where the step of decoding rows ends, from the capacities of all rows before it."""
+    ends = capacity[rows] + 1
+    return ends if drafts is None else ends + drafts.counts

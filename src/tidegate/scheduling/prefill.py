@@ -11,8 +11,10 @@ from tidegate.cache import KVCacheManager, Quote
 from tidegate.request import Request, RunningSequences, WaitingQueue
 from tidegate.scheduling.budget import StepBudget, chunk_end, fit_chunk
 from tidegate.scheduling.config import SchedulerConfig
+from tidegate.scheduling.drafting import Drafter
+from tidegate.scheduling.drafts import Drafts
 from tidegate.scheduling.headroom import Headroom
-from tidegate.scheduling.plan import Admission, Chunk, Wait, Waiting, WaitReason
+from tidegate.scheduling.plan import Admission, Chunk, Wait, Waiting, WaitReason, decode_ends
 from tidegate.scheduling.policy import prefill_order
 from tidegate.scheduling.shared_prefix import PrefixOwners
 
@@ -31,12 +33,22 @@ class PlanView:
     headroom: Headroom
     pool_pages: tuple[int, ...]
     align: int
+    drafter: Drafter | None = None
 
 
 class PrefillDraft:
     """Adds prefills to a quote that already holds the decodes. Lives for one plan."""
 
-    def __init__(self, view: PlanView, quote: Quote, active: Int64Array, decodes: Int64Array, victims: tuple[int, ...]):
+    def __init__(
+        self,
+        view: PlanView,
+        quote: Quote,
+        active: Int64Array,
+        decodes: Int64Array,
+        victims: tuple[int, ...],
+        *,
+        drafts: Drafts | None = None,
+    ) -> None:
         config, sequences = view.config, view.sequences
         self.quote = quote
         self.chunks: list[Chunk] = []
@@ -46,9 +58,10 @@ class PrefillDraft:
         self._view = view
         self._active = active
         self._decodes = decodes
+        self._drafts = drafts
         self._victims = victims
         self._budget = StepBudget(
-            tokens=config.max_num_tokens - len(decodes),
+            tokens=config.max_num_tokens - len(decodes) - (0 if drafts is None else drafts.num_tokens),
             seats=min(config.max_batch_size - len(active), len(sequences.is_used) - sequences.num_used),
             partials=config.max_partial_prefills,
         )
@@ -175,7 +188,7 @@ class PrefillDraft:
         """Return capacity after the step, and the most it will ever be, of all sequences active so far."""
         view = self._view
         now = view.manager.capacity.copy()
-        now[self._decodes] += 1
+        now[self._decodes] = decode_ends(now, self._decodes, self._drafts)
         for chunk in self.chunks:
             now[chunk.row] = chunk.end
         added = np.array([entry.end for entry in self.admissions], dtype=np.int64)
@@ -207,7 +220,8 @@ class PrefillDraft:
         quote = self._view.manager.quote()
         if self._victims:
             quote.suspend(np.array(self._victims, dtype=np.int64))
-        fits = not len(self._decodes) or quote.add(self._decodes, self._view.manager.capacity[self._decodes] + 1)
+        ends = decode_ends(self._view.manager.capacity, self._decodes, self._drafts)
+        fits = not len(self._decodes) or quote.add(self._decodes, ends)
         for chunk in self.chunks:
             fits &= quote.add(np.array([chunk.row], dtype=np.int64), np.array([chunk.end], dtype=np.int64))
         for entry in self.admissions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import lcm
 
 import numpy as np
@@ -20,8 +21,11 @@ from tidegate.request import (
     check_move,
     check_moves,
 )
+from tidegate.scheduling.acceptance import settle_points
 from tidegate.scheduling.balance import Decision
 from tidegate.scheduling.config import SchedulerConfig
+from tidegate.scheduling.drafting import Drafter
+from tidegate.scheduling.drafts import DraftSource
 from tidegate.scheduling.endings import output_of_unstarted, output_of_waiting
 from tidegate.scheduling.headroom import Headroom
 from tidegate.scheduling.intake import ModelLimits, check_tokens, reachable_length
@@ -38,10 +42,13 @@ class Scheduler:
     """Requests in, plans and outputs out, around one cache.
 
     A step is ``plan``, the cache's ``reserve`` and ``dispatch``, ``start``, the engine, ``apply``. Until ``start``
-    nothing of the scheduler has changed. Submitting and finishing are for between steps.
+    nothing of the scheduler has changed. Submitting and finishing are for between steps. With a source of drafts,
+    decodes may carry some, and ``accept_drafts`` stands before ``apply``.
     """
 
-    def __init__(self, manager: KVCacheManager, config: SchedulerConfig, model: ModelLimits) -> None:
+    def __init__(
+        self, manager: KVCacheManager, config: SchedulerConfig, model: ModelLimits, drafts: DraftSource | None = None
+    ) -> None:
         align = lcm(*(g.block_tokens for g in manager.groups if g.retention is not Retention.STATE))
         for field, value in (("max_num_tokens", config.max_num_tokens), ("max_chunk_tokens", config.max_chunk_tokens)):
             if value is not None and value < align:
@@ -53,6 +60,7 @@ class Scheduler:
         self._manager = manager
         self._model = model
         self._sequences = RunningSequences(manager.config.max_sequences, manager.config.max_seq_len)
+        self._drafter = None if drafts is None else Drafter(drafts, manager, self._sequences, model.vocab_size)
         self._queue: WaitingQueue[Waiting] = WaitingQueue(config.max_waiting)
         self._rows: dict[str, int] = {}
         self._counters = Counters()
@@ -65,6 +73,7 @@ class Scheduler:
             headroom=Headroom(manager.groups, pool_pages, config.headroom_blocks, config.headroom_share),
             pool_pages=pool_pages,
             align=align,
+            drafter=self._drafter,
         )
 
     @property
@@ -153,23 +162,17 @@ class Scheduler:
         counters = self._counters
         counters.steps += 1
         counters.decode_tokens += len(plan.decodes)
-        counters.prefill_tokens += plan.num_tokens - len(plan.decodes)
+        counters.prefill_tokens += plan.num_tokens - plan.num_decode_tokens
+        counters.draft_tokens += plan.num_decode_tokens - len(plan.decodes)
+        if self._drafter is not None and plan.drafts is not None:
+            self._drafter.note(plan.decodes, plan.drafts)
         counters.deferrals += len(plan.deferred)
-        is_computed = ~self._sequences.is_ended(rows)
-        samples = is_computed & (reservation.ends >= self._sequences.target[rows])
-        return Step(
-            rows=rows,
-            starts=reservation.starts,
-            ends=reservation.ends,
-            samples=samples,
-            is_computed=is_computed,
-            is_whole=bool(is_computed.all()),
-            samples_all=bool(samples.all()),
-            num_admitted=num_admitted,
-        )
+        return _begun(plan, reservation, self._sequences)
 
     def apply(self, step: Step, tokens: Int64Array, *, now: float) -> Outcome:
         """Settle a step: publish, advance sequences by ``tokens`` (one per row, read where it samples), end some.
+
+        Of a step with drafts, ``tokens`` is what ``accept_drafts`` returned.
 
         A sequence that ended meanwhile takes no token; its pages return here, with its last open step.
         """
@@ -177,18 +180,22 @@ class Scheduler:
         is_ended = sequences.is_ended(rows)
         any_ended = bool(is_ended.any())
         histories = step.ends if step.is_whole else np.where(step.is_computed, step.ends, self._manager.history[rows])
+        if step.drafts is not None:
+            histories = settle_points(step, tokens, histories)
         if step.samples_all and not any_ended:
             fed, drawn = rows, tokens
             self._manager.advance(rows, histories, tokens)
         else:
             takes = step.samples & ~is_ended
             fed, drawn = rows[takes], tokens[takes]
-            self._manager.advance(rows, histories, np.where(takes, tokens, -1))
+            self._manager.advance(rows, histories, np.where(takes, tokens.T, -1).T)
         sequences.append(fed, drawn, now=now)
+        if self._drafter is not None and step.drafts is not None:
+            self._counters.accepted_tokens += self._drafter.learn(step.rows, step.drafts, tokens)
         finished = self._end_complete(fed, now)
         if finished or any_ended:
             self._close_settled(rows[sequences.is_ended(rows)])
-        return Outcome(num_tokens=len(fed), finished=finished)
+        return Outcome(num_tokens=int(np.count_nonzero(drawn >= 0)), finished=finished)
 
     def fail(self, step: Step, error: Exception, *, now: float) -> Outcome:
         """End the requests of a step whose reservation was rolled back, with reason ``error``."""
@@ -224,6 +231,8 @@ class Scheduler:
             milestones=past,
         )
         self._sequences.enter(row, sequence, now=now)
+        if self._drafter is not None:
+            self._drafter.enter(row, request)
         self._rows[request.request_id] = row
         self._counters.admission(candidate.num_tokens, start, is_resumed=is_resumed)
 
@@ -236,12 +245,7 @@ class Scheduler:
         for row, candidate in zip(plan.victims, reservation.suspended, strict=True):
             request, past = sequences.request(row), sequences.milestones(row)
             order, max_length = int(sequences.order[row]), int(sequences.max_length[row])
-            again = Milestones(
-                admitted_s=past.admitted_s,
-                first_token_s=past.first_token_s,
-                num_cached_tokens=past.num_cached_tokens,
-                num_suspensions=past.num_suspensions + 1,
-            )
+            again = replace(past, num_suspensions=past.num_suspensions + 1)
             waiting = Waiting(request, candidate, order, max_length, Phase.SUSPENDED, again)
             del self._rows[request.request_id]
             self._queue.push(request.request_id, queue_key(self.config.policy, request, order), waiting)
@@ -282,3 +286,20 @@ class Scheduler:
         if len(done):
             self._manager.close(done)
             self._sequences.release(done)
+
+
+def _begun(plan: Plan, reservation: Reservation, sequences: RunningSequences) -> Step:
+    """Return a plan as a step, once its admissions are in their rows."""
+    is_computed = ~sequences.is_ended(reservation.rows)
+    samples = is_computed & (reservation.ends >= sequences.target[reservation.rows])
+    return Step(
+        rows=reservation.rows,
+        starts=reservation.starts,
+        ends=reservation.ends,
+        samples=samples,
+        is_computed=is_computed,
+        is_whole=bool(is_computed.all()),
+        samples_all=bool(samples.all()),
+        num_admitted=len(plan.admissions),
+        drafts=plan.drafts.of_step(is_computed) if plan.drafts is not None and plan.drafts.num_tokens else None,
+    )

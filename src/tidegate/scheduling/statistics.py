@@ -10,7 +10,8 @@ class SchedulerStatistics:
     """``queried_tokens`` and ``hit_tokens`` count each request once, when it is first admitted.
 
     What a suspended request finds of itself when it comes back is ``rematched_tokens``, and what it computes a second
-    time ``recomputed_tokens``.
+    time ``recomputed_tokens``. ``decode_tokens`` counts a decoding sequence once in each step, without its drafts;
+    of ``draft_tokens`` computed besides, ``accepted_tokens`` were right.
     """
 
     waiting: int = 0
@@ -28,6 +29,13 @@ class SchedulerStatistics:
     rematched_tokens: int = 0
     recomputed_tokens: int = 0
     deferrals: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+
+    @property
+    def tokens_per_decode(self) -> float:
+        """Mean number of tokens that a decoding sequence got in a step; 1 without drafts."""
+        return 1.0 + self.accepted_tokens / self.decode_tokens if self.decode_tokens else 1.0
 
 
 @dataclass(slots=True)
@@ -47,6 +55,8 @@ class Counters:
     rematched_tokens: int = 0
     recomputed_tokens: int = 0
     deferrals: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
 
     def admission(self, num_tokens: int, num_reused: int, *, is_resumed: bool) -> None:
         """Count a request entering a row."""
