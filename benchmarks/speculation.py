@@ -1,4 +1,4 @@
-"""Drafts on the packaged model: ``python -m benchmarks.speculation [--rounds N] [--drafts K] [--batch B] [--tokens T]``.
+"""Drafts on the packaged model: ``python -m benchmarks.speculation [--rounds N] [--drafts K] [--batch B]``.
 
 Each round generates with and without drafts in turn, so that a slow spell of the machine meets both.
 """
