@@ -6,13 +6,17 @@ import numpy as np
 
 from tidegate.base import Int32Array, Int64Array, check_integer
 from tidegate.request import RunningSequences
+from tidegate.scheduling.ngram_index import NgramIndex
+
+_MOST_COMPARED = 16
 
 
 class NgramDrafts:
     """Looks a sequence's last tokens up among its own earlier ones, prompt and output.
 
-    The longest match of ``min_ngram`` to ``max_ngram`` tokens counts, and of equally long ones the most recent. Where
-    what followed runs into the sequence's end, it is repeated: the sequence is then in a loop of that length.
+    The longest match of ``min_ngram`` to ``max_ngram`` tokens counts, and of equally long ones the most recent; only
+    the 16 most recent places are compared. Where what followed runs into the sequence's end, it is repeated: the
+    sequence is then in a loop of that length. One object serves one scheduler: it keeps an index of the rows.
     """
 
     def __init__(self, max_ngram: int, min_ngram: int, num_draft_tokens: int) -> None:
@@ -22,6 +26,7 @@ class NgramDrafts:
         self._max_ngram = max_ngram
         self._min_ngram = min_ngram
         self._num_draft_tokens = num_draft_tokens
+        self._index: NgramIndex | None = None
 
     @property
     def num_draft_tokens(self) -> int:
@@ -33,7 +38,7 @@ class NgramDrafts:
     ) -> tuple[Int32Array, Int64Array]:
         """Return the drafts: all that the limit allows where anything matches, else none."""
         lengths = sequences.num_tokens[rows]
-        ends = self._matches(rows, sequences.tokens, lengths)
+        ends = self._matches(rows, sequences)
         counts = np.where(ends > 0, np.minimum(limits, self._num_draft_tokens), 0)
         steps = np.arange(int(counts.max(initial=0)))
         # A match that ends right before the sequence does has little behind it: go round in what there is.
@@ -42,24 +47,32 @@ class NgramDrafts:
         tokens = sequences.tokens[rows[:, None], np.where(is_drafted, places, 0)]
         return np.where(is_drafted, tokens, np.int32(-1)), counts
 
-    def _matches(self, rows: Int64Array, tokens: Int32Array, lengths: Int64Array) -> Int64Array:
+    def _matches(self, rows: Int64Array, sequences: RunningSequences) -> Int64Array:
         """Return where the best match of each row ends; 0 where there is none."""
-        best = np.zeros(len(rows), dtype=np.int64)
-        width = int(lengths.max(initial=0))
-        last = tokens[rows, lengths - 1]
-        place, at = np.nonzero(tokens[rows, : max(width - 1, 0)] == last[:, None])
-        is_earlier = at < lengths[place] - 1
-        place, at = place[is_earlier], at[is_earlier]
-        num_equal = np.ones(len(at), dtype=np.int64)
-        left = np.arange(len(at))
-        for back in range(1, self._max_ngram):
-            left = left[at[left] >= back]
-            row = rows[place[left]]
-            left = left[tokens[row, at[left] - back] == tokens[row, lengths[place[left]] - 1 - back]]
+        if self._index is None or self._index.sequences is not sequences:
+            self._index = NgramIndex(sequences, self._min_ngram)
+        self._index.update(rows)
+        best, longest = np.zeros(len(rows), dtype=np.int64), np.full(len(rows), self._min_ngram - 1)
+        ends = self._index.latest(rows)
+        left = ends.nonzero()[0]
+        for _ in range(_MOST_COMPARED):
             if not len(left):
                 break
-            num_equal[left] += 1
-        is_long = num_equal >= self._min_ngram
-        place, rank = place[is_long], num_equal[is_long] * (width + 1) + at[is_long] + 1
-        np.maximum.at(best, place, rank)
-        return best % (width + 1)
+            num_equal = self._num_equal(rows[left], sequences, ends[left])
+            better = left[num_equal > longest[left]]
+            longest[left] = np.maximum(longest[left], num_equal)
+            best[better] = ends[better]
+            left = left[longest[left] < self._max_ngram]
+            ends[left] = self._index.before(rows[left], ends[left])
+            left = left[ends[left] > 0]
+        return best
+
+    def _num_equal(self, rows: Int64Array, sequences: RunningSequences, ends: Int64Array) -> Int64Array:
+        """Return how many tokens before ``ends`` are those at the rows' ends, ``max_ngram`` at most."""
+        back = np.arange(1, self._max_ngram + 1)
+        earlier = ends[:, None] - back
+        last = sequences.num_tokens[rows][:, None] - back
+        column = rows[:, None]
+        is_equal = (sequences.tokens[column, earlier] == sequences.tokens[column, last]) & (earlier >= 0)
+        num_equal: Int64Array = np.logical_and.accumulate(is_equal, axis=1).sum(axis=1)
+        return num_equal
