@@ -191,6 +191,27 @@ def test_overlapped_steps(matrix: Matrix, serve: Open, check: Check) -> None:
 
 
 @pytest.mark.parametrize("overlap", [False, True], ids=["plain", "overlap"])
+def test_with_drafts(matrix: Matrix, serve: Open, check: Check, overlap: bool) -> None:
+    llm = serve(max_num_tokens=128, num_speculative_tokens=4, overlap=overlap)
+
+    check(complete(llm, matrix))
+
+    assert llm.statistics().accepted_tokens > 0
+
+
+def test_drafts_change_no_draw(matrix: Matrix, serve: Open) -> None:
+    params = SamplingParams(temperature=0.8, seed=3)
+    prompts = [prompt * 2 for prompt in matrix.prompts[:3]]
+    plain = serve().generate(prompts, params, max_tokens=matrix.new_tokens, ignore_eos=True)
+    llm = serve(num_speculative_tokens=4, prompt_lookup_min=1)
+
+    outputs = llm.generate(prompts, params, max_tokens=matrix.new_tokens, ignore_eos=True)
+
+    assert [output.tokens.tolist() for output in outputs] == [output.tokens.tolist() for output in plain]
+    assert llm.statistics().accepted_tokens > 0
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["plain", "overlap"])
 def test_in_a_pool_so_tight_that_requests_are_suspended(
     matrix: Matrix, serve: Open, check: Check, overlap: bool
 ) -> None:
