@@ -211,6 +211,18 @@ def test_drafts_change_no_draw(matrix: Matrix, serve: Open) -> None:
     assert llm.statistics().accepted_tokens > 0
 
 
+def test_stop_strings_cut_inside_accepted_drafts(serve: Open) -> None:
+    table = "name: pear, colour: green, price: 4 coins\nname: plum, colour: blue, price: 2 coins\n" * 3
+    plain, llm = serve(), serve(num_speculative_tokens=6)
+    whole = plain.generate(table, GREEDY, max_tokens=48)[0].text
+
+    for stop in (whole[20:23], whole[33:38], whole[61:63]):
+        (expected,), (output,) = (one.generate(table, GREEDY, max_tokens=48, stop=(stop,)) for one in (plain, llm))
+        assert (output.text, output.tokens.tolist()) == (expected.text, expected.tokens.tolist())
+        assert output.finish_reason == expected.finish_reason == "stop"
+    assert llm.statistics().tokens_per_decode > 1.5
+
+
 @pytest.mark.parametrize("overlap", [False, True], ids=["plain", "overlap"])
 def test_in_a_pool_so_tight_that_requests_are_suspended(
     matrix: Matrix, serve: Open, check: Check, overlap: bool

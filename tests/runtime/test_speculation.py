@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.runtime.test_equal_outputs import LAYERS, SETTINGS, check, some_requests
 from tidegate.base import ConfigError
+from tidegate.engine import StepInput
 from tidegate.request import FinishReason, SamplingParams
 from tidegate.runtime import RuntimeConfig, build_manager, build_session
 from tidegate.testing.fake_engine import FakeEngine
@@ -184,8 +186,14 @@ def test_steps_keep_to_their_token_budget(overlap: bool, monkeypatch: pytest.Mon
     run = run_of(max_num_tokens=9, drafts=6, overlap=overlap)
     sizes: list[int] = []
     forward = run.engine.forward
-    monkeypatch.setattr(run.engine, "forward", lambda step: (sizes.append(step.token_ids.size), forward(step))[1])
-    for request in (requests := [make_request(f"r{i}", 5 + 3 * i, max_tokens=12) for i in range(5)]):
+
+    def watched(step: StepInput) -> np.ndarray:
+        sizes.append(step.token_ids.size)
+        return forward(step)
+
+    monkeypatch.setattr(run.engine, "forward", watched)
+    requests = [make_request(f"r{i}", 5 + 3 * i, max_tokens=12) for i in range(5)]
+    for request in requests:
         run.submit(request)
     outputs = run.run()
 

@@ -1,5 +1,7 @@
 """Which rows get drafts, what a plan does with them, and which of them are kept."""
 
+from typing import Any
+
 import numpy as np
 
 from tests.scheduling.test_ngram_drafts import enter
@@ -45,9 +47,9 @@ class Run:
             max_rewind_len=4,
         )
         self.manager = KVCacheManager(cache, with_memory=False)
-        limits = SchedulerConfig(**{"max_num_tokens": 64, "max_batch_size": 8, "headroom_blocks": 0, **config})
+        values: dict[str, Any] = {"max_num_tokens": 64, "max_batch_size": 8, "headroom_blocks": 0, **config}
         self.source = Constant(token)
-        self.scheduler = Scheduler(self.manager, limits, ModelLimits(50), self.source)
+        self.scheduler = Scheduler(self.manager, SchedulerConfig(**values), ModelLimits(50), self.source)
 
     def step(self, plan: Plan | None = None) -> Plan:
         plan = self.scheduler.plan() if plan is None else plan
@@ -149,13 +151,20 @@ def test_a_plan_made_smaller_keeps_its_drafts() -> None:
     run.scheduler.submit(make_request("b", 20, max_tokens=3), now=0.0)
     plan = run.scheduler.plan()
 
-    smaller = run.scheduler.restrict(plan, Decision(max_tokens=8))
+    smaller = run.scheduler.restrict(plan, Decision(max_tokens=9))
 
     assert [(a.start, a.end) for a in plan.admissions] == [(0, 20)]
     assert [(a.start, a.end) for a in smaller.admissions] == [(0, 4)]
     assert smaller.num_tokens == 4 + 4
     run.step(smaller)
     assert run.scheduler.statistics().accepted_tokens == 3
+
+
+def test_what_is_not_computed_has_no_drafts_in_its_step() -> None:
+    found = drafts([[1, 2], [3, -1], [4, 5]]).of_step(np.array([True, True, False, True]))
+
+    assert found.tokens.tolist() == [[1, 2], [3, -1], [-1, -1], [-1, -1]]
+    assert found.counts.tolist() == [2, 1, 0, 0]
 
 
 def test_nothing_beyond_the_longest_length_is_drafted() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tidegate.base import BoolArray, Closed, Int64Array, Retention, StateError
 from tidegate.cache.ranges import scratch, stale
 from tidegate.cache.sequences import Mode, SequenceTable
@@ -14,31 +12,24 @@ class SettleRules:
     """Refuses settles whose positions the pages do not hold."""
 
     def __init__(self, rows: list[GroupRows], sequences: SequenceTable) -> None:
-        self._rows = rows
         self._sequences = sequences
         self._windowed = [r for r in rows if r.group.retention is Retention.WINDOW]
         self._has_state = any(r.group.retention is Retention.STATE for r in rows)
         self._rewind = rows[0].group.rule.max_rewind_len
 
     def is_plain_short(self, rows: Int64Array, histories: Int64Array) -> BoolArray:
-        """Tell which rows settle short, legally, of a plain decode step.
+        """Tell which rows settle short, legally, of a plain decode step, the only one open.
 
-        That is the only open one, behind the prompt, without scratch, and nobody else sees the page it ends in.
+        Such a row has an event ahead, hence no scratch and all of its prompt settled, and nobody else sees a page that
+        its step writes.
         """
         sequences = self._sequences
-        begins, ends = sequences.history[rows], sequences.ends[0][rows]
         mode = sequences.mode[rows]
-        plain: BoolArray = (histories >= begins) & (histories < ends) & (sequences.num_open[rows] == 1)
-        plain &= ((mode == Mode.READY) | (mode == Mode.FULL)) & (sequences.begins[rows, 0] < 0)
-        plain &= (sequences.event[rows] != 0) & (begins >= sequences.prompt_len[rows])
-        if self._has_state or not plain.any():
-            return plain & (not self._has_state)
-        for group in self._windowed:
-            plain &= group.num_scratch[rows] == 0
-        for group in self._rows:
-            block, inside = np.divmod(np.where(plain, histories, 0), group.block_tokens)
-            page = np.where(inside > 0, group.pages[rows, np.minimum(block, group.stride - 1)], -1)
-            plain &= (page < 0) | ((group.pool.locks[page] <= 1) & (group.pool.refs[page] == 0))
+        plain: BoolArray = (histories >= sequences.history[rows]) & (histories < sequences.ends[0][rows])
+        plain &= (sequences.event[rows] != 0) & (sequences.num_open[rows] == 1)
+        plain &= (mode == Mode.READY) | (mode == Mode.FULL)
+        if self._has_state:
+            plain[:] = False
         return plain
 
     def check(self, rows: Int64Array, histories: Int64Array) -> None:

@@ -58,13 +58,16 @@ class Drafter:
         return waiting
 
     def propose(self, rows: Int64Array, ends: Int64Array, most: int) -> Drafts | None:
-        """Return drafts for rows whose step would end at ``ends`` without, ``most`` in all; None: nobody was asked."""
+        """Return drafts for rows whose step would end at ``ends`` without, ``most`` in all; None: nobody was asked.
+
+        The next token of each row worth drafting is known, since those for which ``must_settle`` are not here.
+        """
         sequences = self._sequences
         num_tokens = sequences.num_tokens[rows]
         limits = np.minimum(1 + (self._accepted[rows] * self._most).astype(np.int64), self._most)
         # The last token of a sequence is never computed, and one token is drawn behind the last draft.
         limits = np.minimum(limits, sequences.max_length[rows] - 1 - ends)
-        is_asked = (limits > 0) & (ends == num_tokens) & self._is_worth(rows, num_tokens)
+        is_asked = (limits > 0) & self._is_worth(rows, num_tokens)
         asked = is_asked.nonzero()[0]
         if most <= 0 or not len(asked):
             return None
