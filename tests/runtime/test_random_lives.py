@@ -18,7 +18,7 @@ LAYERS: dict[str, tuple[tuple[LayerSpec, ...], int]] = {
 }
 
 
-def random_run(rng: random.Random, layers: str) -> ServingRun:
+def random_run(rng: random.Random, layers: str, **drafting: Any) -> ServingRun:
     specs, num_pool_groups = LAYERS[layers]
     pages = rng.choice([12, 16, 24, 60])
     settings: dict[str, Any] = {
@@ -39,7 +39,7 @@ def random_run(rng: random.Random, layers: str) -> ServingRun:
         "overlap": rng.random() < 0.5,
     }
     pool_slots = (pages, max(8, pages // 2))[:num_pool_groups]
-    return ServingRun(specs, pool_slots=pool_slots, tokens_per_block=4, max_seq_len=48, **settings)
+    return ServingRun(specs, pool_slots=pool_slots, tokens_per_block=4, max_seq_len=48, **settings, **drafting)
 
 
 def live(rng: random.Random, run: ServingRun) -> list[Request]:
@@ -75,8 +75,19 @@ def live(rng: random.Random, run: ServingRun) -> list[Request]:
 def test_every_request_ends_as_it_should(seed: int, layers: str) -> None:
     rng = random.Random(seed)
     run = random_run(rng, layers)
-    requests = live(rng, run)
+    check(run, live(rng, run))
 
+
+@pytest.mark.parametrize("layers", [layers for layers in LAYERS if layers != "state"])
+@pytest.mark.parametrize("seed", range(12))
+def test_every_request_ends_as_it_should_with_drafts(seed: int, layers: str) -> None:
+    rng = random.Random(seed)
+    run = random_run(rng, layers, num_speculative_tokens=rng.randrange(1, 7), wrong_drafts=rng.choice([0, 1, 4, 9]))
+    check(run, live(rng, run))
+
+
+def check(run: ServingRun, requests: list[Request]) -> None:
+    """Run to the end and hold every output against what it should be."""
     outputs = run.run()
 
     for request in requests:

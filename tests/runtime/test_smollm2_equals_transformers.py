@@ -191,6 +191,39 @@ def test_overlapped_steps(matrix: Matrix, serve: Open, check: Check) -> None:
 
 
 @pytest.mark.parametrize("overlap", [False, True], ids=["plain", "overlap"])
+def test_with_drafts(matrix: Matrix, serve: Open, check: Check, overlap: bool) -> None:
+    llm = serve(max_num_tokens=128, num_speculative_tokens=4, overlap=overlap)
+
+    check(complete(llm, matrix))
+
+    assert llm.statistics().accepted_tokens > 0
+
+
+def test_drafts_change_no_draw(matrix: Matrix, serve: Open) -> None:
+    params = SamplingParams(temperature=0.8, seed=3)
+    prompts = [prompt * 2 for prompt in matrix.prompts[:3]]
+    plain = serve().generate(prompts, params, max_tokens=matrix.new_tokens, ignore_eos=True)
+    llm = serve(num_speculative_tokens=4, prompt_lookup_min=1)
+
+    outputs = llm.generate(prompts, params, max_tokens=matrix.new_tokens, ignore_eos=True)
+
+    assert [output.tokens.tolist() for output in outputs] == [output.tokens.tolist() for output in plain]
+    assert llm.statistics().accepted_tokens > 0
+
+
+def test_stop_strings_cut_inside_accepted_drafts(serve: Open) -> None:
+    table = "name: pear, colour: green, price: 4 coins\nname: plum, colour: blue, price: 2 coins\n" * 3
+    plain, llm = serve(), serve(num_speculative_tokens=6)
+    whole = plain.generate(table, GREEDY, max_tokens=48)[0].text
+
+    for stop in (whole[20:23], whole[33:38], whole[61:63]):
+        (expected,), (output,) = (one.generate(table, GREEDY, max_tokens=48, stop=(stop,)) for one in (plain, llm))
+        assert (output.text, output.tokens.tolist()) == (expected.text, expected.tokens.tolist())
+        assert output.finish_reason == expected.finish_reason == "stop"
+    assert llm.statistics().tokens_per_decode > 1.5
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["plain", "overlap"])
 def test_in_a_pool_so_tight_that_requests_are_suspended(
     matrix: Matrix, serve: Open, check: Check, overlap: bool
 ) -> None:

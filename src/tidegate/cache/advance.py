@@ -35,8 +35,16 @@ class Settler:
         sequences = self.sequences
         num_open = sequences.num_open[rows]
         if np.count_nonzero(sequences.ends[0][rows] != histories) or np.count_nonzero(num_open) < len(rows):
-            self.rules.check(rows, histories)
-        sequences.append_tokens(rows, tokens)
+            short = self.rules.is_plain_short(rows, histories)
+            rest = ~short
+            odd = rest & ((sequences.ends[0][rows] != histories) | (num_open == 0))
+            self.rules.check(rows[odd], histories[odd])
+            sequences.append_tokens(rows, tokens)
+            if short.any():
+                self._settle_short(rows[short], histories[short])
+                rows, histories = rows[rest], histories[rest]
+        else:
+            sequences.append_tokens(rows, tokens)
         event = sequences.event[rows]
         due = (histories >= event).nonzero()[0]
         if len(due) and np.count_nonzero(event) < len(event):
@@ -76,6 +84,29 @@ class Settler:
         full = rows[sequences.mode[rows] == Mode.FULL]
         sequences.mode[full] = Mode.READY
         sequences.border[full] = sequences.border_of(sequences.capacity[full])
+
+    def _settle_short(self, rows: Int64Array, histories: Int64Array) -> None:
+        """Settle rows for which ``is_plain_short`` holds: blocks behind their histories were theirs alone and go."""
+        sequences, ends = self.sequences, self.sequences.ends[0][rows]
+        for group in self.rows:
+            block = group.block_tokens
+            first = -(-histories // block)
+            counts = -(-ends // block) - first
+            if counts.any():
+                self._unlock(group, group.take(group.places(rows, first, counts)), np.repeat(rows, counts))
+        before = sequences.settled[rows]
+        settled = np.maximum(before, np.minimum(histories, ends - self._rewind))
+        settled = np.where(histories == sequences.history[rows], before, settled)
+        due = ((histories >= sequences.event[rows]) | (settled >= sequences.next_stale[rows])).nonzero()[0]
+        if len(due):
+            self._handle_events(rows[due], histories[due], settled[due])
+        sequences.settled[rows] = settled
+        sequences.history[rows] = sequences.capacity[rows] = histories
+        sequences.num_open[rows] = 0
+        sequences.ends[0][rows] = -1
+        sequences.scratch_ok[rows, 0] = True
+        sequences.mode[rows] = Mode.READY
+        sequences.border[rows] = sequences.border_of(histories)
 
     def _handle_events(self, rows: Int64Array, histories: Int64Array, settled: Int64Array) -> None:
         """Publish and expire what is due in these rows, and note their next events."""

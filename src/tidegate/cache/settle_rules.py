@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.base import Closed, Int64Array, Retention, StateError
+from tidegate.base import BoolArray, Closed, Int64Array, Retention, StateError
 from tidegate.cache.ranges import scratch, stale
 from tidegate.cache.sequences import Mode, SequenceTable
 from tidegate.cache.tables import GroupRows
@@ -16,6 +16,21 @@ class SettleRules:
         self._windowed = [r for r in rows if r.group.retention is Retention.WINDOW]
         self._has_state = any(r.group.retention is Retention.STATE for r in rows)
         self._rewind = rows[0].group.rule.max_rewind_len
+
+    def is_plain_short(self, rows: Int64Array, histories: Int64Array) -> BoolArray:
+        """Tell which rows settle short, legally, of a plain decode step, the only one open.
+
+        Such a row has an event ahead, hence no scratch and all of its prompt settled, and nobody else sees a page that
+        its step writes.
+        """
+        sequences = self._sequences
+        mode = sequences.mode[rows]
+        plain: BoolArray = (histories >= sequences.history[rows]) & (histories < sequences.ends[0][rows])
+        plain &= (sequences.event[rows] != 0) & (sequences.num_open[rows] == 1)
+        plain &= (mode == Mode.READY) | (mode == Mode.FULL)
+        if self._has_state:
+            plain[:] = False
+        return plain
 
     def check(self, rows: Int64Array, histories: Int64Array) -> None:
         """Refuse misuse; rows that settle short of their step get the closer look."""

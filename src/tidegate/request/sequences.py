@@ -144,16 +144,32 @@ class RunningSequences:
         self._set_stops(row, start.stop_ids)
 
     def append(self, rows: Int64Array, tokens: Int64Array, *, now: float) -> None:
-        """Give each row its next token; the rows decode from here on."""
+        """Give each row its next token, or, from ``[n, m]`` with -1 behind, its next one or more.
+
+        The rows decode from here on.
+        """
         check_moves(self.phase[rows], Phase.DECODE)
         at = self.num_tokens[rows]
-        self.tokens[rows, at] = tokens
+        if tokens.ndim == 2:
+            tokens = self._append_many(rows, at, tokens)
+        else:
+            self.tokens[rows, at] = tokens
+            self.num_tokens[rows] = at + 1
         self.last_token[rows] = tokens
-        self.num_tokens[rows] = at + 1
         self.phase[rows] = _DECODE
         is_first = at == self.num_prompt[rows]
         if is_first.any():
             self.first_token_s[rows[is_first]] = now
+
+    def _append_many(self, rows: Int64Array, at: Int64Array, tokens: Int64Array) -> Int64Array:
+        """Write several tokens to each row and return the last ones."""
+        is_there = tokens >= 0
+        counts = is_there.sum(axis=1)
+        place, column = is_there.nonzero()
+        self.tokens[rows[place], at[place] + column] = tokens[place, column]
+        self.num_tokens[rows] = at + counts
+        last: Int64Array = tokens[np.arange(len(rows)), counts - 1]
+        return last
 
     def is_at_stop(self, rows: Int64Array) -> BoolArray:
         """Tell which rows' last token is one of their stop tokens, past their minimum."""

@@ -98,7 +98,7 @@ def _match_rows(matches: Int64Array | None, lengths: list[int], num_ranks: int) 
     if matches is None:
         return []
     shape = (num_ranks, len(lengths))
-    if not isinstance(matches, np.ndarray) or matches.dtype != np.int64 or matches.shape != shape:
+    if matches.dtype != np.int64 or matches.shape != shape:
         raise ConfigError(f"matches must be an int64 array of shape {list(shape)}: ranks, requests", field="matches")
     bad = (matches < 0) | (matches > np.array(lengths, dtype=np.int64))
     if bad.any():

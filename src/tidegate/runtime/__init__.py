@@ -1,7 +1,7 @@
 """The only wiring: configuration, the step loop, sessions, and the offline face ``LLM``."""
 
 from tidegate.runtime.build import build_manager, build_session, cache_config
-from tidegate.runtime.config import CacheConfig, LoopConfig, ModelConfig, RuntimeConfig
+from tidegate.runtime.config import CacheConfig, LoopConfig, ModelConfig, RuntimeConfig, SpeculativeConfig
 from tidegate.runtime.context_allocator import ContextAllocator, DispatchedStep
 from tidegate.runtime.drawing import Draw, Drawer, Drawn, DrawnLogprobs, GreedyDrawer
 from tidegate.runtime.llm import LLM
@@ -24,6 +24,7 @@ __all__ = [
     "ModelConfig",
     "RuntimeConfig",
     "Session",
+    "SpeculativeConfig",
     "StepLoop",
     "StepReport",
     "ThreadWorker",

@@ -6,7 +6,7 @@ import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.base import Clock, SystemClock, check_integer, check_tuple
+from tidegate.base import Clock, ConfigError, Retention, SystemClock, check_integer, check_tuple
 from tidegate.cache import KVCacheConfig, KVCacheManager
 from tidegate.engine import Engine, StepInput
 from tidegate.runtime.config import RuntimeConfig
@@ -15,23 +15,35 @@ from tidegate.runtime.drawing import Drawer, GreedyDrawer
 from tidegate.runtime.session import Session
 from tidegate.runtime.step import StepLoop
 from tidegate.runtime.worker import InlineWorker, ThreadWorker
-from tidegate.scheduling import ModelLimits, Scheduler
+from tidegate.scheduling import DraftSource, ModelLimits, NgramDrafts, Scheduler
 
 if TYPE_CHECKING:
     from tidegate.runtime.text_streams import TextStreams
 
 
 def cache_config(engine: Engine, config: RuntimeConfig, *, num_extra_rows: int = 0) -> KVCacheConfig:
-    """Return the cache's configuration for an engine's layers, with rows for more than ``max_batch_size`` sequences."""
-    cache, scheduler = config.cache, config.scheduler
+    """Return the cache's configuration for an engine's layers; a step's drafts can be taken back in it.
+
+    It has ``num_extra_rows`` rows more than ``max_batch_size`` sequences need.
+    """
+    cache, scheduler, num_drafts = config.cache, config.scheduler, config.speculation.num_speculative_tokens
+    layers = engine.kv_layers()
+    if num_drafts and any(layer.retention is Retention.STATE for layer in layers):
+        raise ConfigError(
+            f"num_speculative_tokens={num_drafts} must be 0 for a model with state layers: their state cannot be taken "
+            "back to before a wrong draft (max_rewind_len=0)",
+            field="num_speculative_tokens",
+            value=num_drafts,
+        )
     return KVCacheConfig(
-        layers=engine.kv_layers(),
+        layers=layers,
         max_sequences=scheduler.max_batch_size + num_extra_rows,
         max_seq_len=cache.max_seq_len,
         device_bytes=None if cache.pool_slots is not None else cache.device_bytes,
         pool_slots=cache.pool_slots,
         tokens_per_block=cache.tokens_per_block,
         max_open_steps=2 if config.loop.overlap else 1,
+        max_rewind_len=num_drafts,
         max_chunk_tokens=min(scheduler.max_chunk_tokens or scheduler.max_num_tokens, cache.max_seq_len),
         swa_scratch_reuse=cache.swa_scratch_reuse,
         enable_prefix_caching=cache.enable_prefix_caching,
@@ -68,9 +80,13 @@ def build_session(
     eos_token_ids: tuple[int, ...] = (),
     text: TextStreams | None = None,
     clock: Clock | None = None,
+    drafts: DraftSource | None = None,
 ) -> Session:
-    """Wire a session around an engine that is bound to the cache. ``text`` brings its own end tokens."""
-    return wire(engine, manager, config, eos_token_ids=eos_token_ids, text=text, clock=clock).session
+    """Wire a session around an engine that is bound to the cache. ``text`` brings its own end tokens.
+
+    ``drafts`` stands in for prompt look-up; it needs ``num_speculative_tokens`` as large as its own number.
+    """
+    return wire(engine, manager, config, eos_token_ids=eos_token_ids, text=text, clock=clock, drafts=drafts).session
 
 
 def wire(
@@ -81,6 +97,7 @@ def wire(
     eos_token_ids: tuple[int, ...] = (),
     text: TextStreams | None = None,
     clock: Clock | None = None,
+    drafts: DraftSource | None = None,
     padding: StepInput | None = None,
 ) -> Wired:
     """Wire a session and return its parts too. ``padding`` is computed in steps that only other ranks fill."""
@@ -91,7 +108,12 @@ def wire(
     # A tokenizer may know more tokens than the model: those are never drawn.
     own = () if text is None else (token for token in text.end_tokens if token < engine.vocab_size)
     ends = tuple(dict.fromkeys((*eos_token_ids, *own)))
-    scheduler = Scheduler(manager, config.scheduler, ModelLimits(engine.vocab_size, ends))
+    speculation = config.speculation
+    if drafts is None and speculation.num_speculative_tokens:
+        drafts = NgramDrafts(
+            speculation.prompt_lookup_max, speculation.prompt_lookup_min, speculation.num_speculative_tokens
+        )
+    scheduler = Scheduler(manager, config.scheduler, ModelLimits(engine.vocab_size, ends), drafts)
     drawer = _drawer(manager.config.max_sequences, config.loop.seed)
     loop = StepLoop(
         scheduler,

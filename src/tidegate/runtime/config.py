@@ -106,6 +106,24 @@ class LoopConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpeculativeConfig:
+    """``num_speculative_tokens``: the most drafts per sequence and step, 0 for none.
+
+    Without another source, drafts are what followed the last ``prompt_lookup_min`` to ``prompt_lookup_max`` tokens of
+    a sequence when they occurred in it before. Models with state layers take none.
+    """
+
+    num_speculative_tokens: int = 0
+    prompt_lookup_max: int = 4
+    prompt_lookup_min: int = 2
+
+    def __post_init__(self) -> None:
+        check_integer("num_speculative_tokens", self.num_speculative_tokens, 0, 256)
+        check_integer("prompt_lookup_max", self.prompt_lookup_max, 1, 64)
+        check_integer("prompt_lookup_min", self.prompt_lookup_min, 1, self.prompt_lookup_max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeConfig:
     """All sections. The last two matter where several ranks step together."""
 
@@ -113,6 +131,7 @@ class RuntimeConfig:
     cache: CacheConfig = field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
+    speculation: SpeculativeConfig = field(default_factory=SpeculativeConfig)
     attention_dp_config: AttentionDPConfig = field(default_factory=AttentionDPConfig)
     routing: RoutingConfig = field(default_factory=RoutingConfig)
 
@@ -124,6 +143,7 @@ class RuntimeConfig:
             "cache": CacheConfig,
             "scheduler": SchedulerConfig,
             "loop": LoopConfig,
+            "speculation": SpeculativeConfig,
         }
         place = {f.name: section for section, kind in sections.items() for f in fields(kind)}
         values: dict[str, dict[str, object]] = {section: {} for section in sections}

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.base import ConfigError, EngineError, Int64Array, InternalError
+from tidegate.base import BoolArray, ConfigError, EngineError, Int64Array, InternalError
 from tidegate.request import Phase, Request, RunningSequences, TokenLogprob
 
 Float32Array = npt.NDArray[np.float32]
@@ -57,8 +57,11 @@ class Drawer(Protocol):
         """Note the parameters of the request that entered ``row``."""
         ...
 
-    def prepare(self, rows: Int64Array, sequences: RunningSequences) -> Draw:
-        """Return the draw for these rows' next tokens."""
+    def prepare(self, rows: Int64Array, sequences: RunningSequences, ahead: Int64Array | None = None) -> Draw:
+        """Return the draw for these rows' next tokens.
+
+        With ``ahead`` a row may occur several times, and its token is drawn ``ahead[i]`` places further on.
+        """
         ...
 
     def score(self, logits: npt.ArrayLike, tokens: Int64Array, wanted: Int64Array) -> DrawnLogprobs:
@@ -83,9 +86,9 @@ class GreedyDrawer:
     def enter(self, row: int, request: Request, order: int) -> None:
         """Do nothing: greedy draws have no parameters."""
 
-    def prepare(self, rows: Int64Array, sequences: RunningSequences) -> Draw:
+    def prepare(self, rows: Int64Array, sequences: RunningSequences, ahead: Int64Array | None = None) -> Draw:
         """Return a draw of the likeliest token that is not a stop token too early."""
-        banned = early_stops(rows, sequences)
+        banned = early_stops(rows, sequences, ahead)
 
         def draw(logits: npt.ArrayLike) -> Drawn:
             scores = np.asarray(logits)
@@ -106,9 +109,11 @@ class GreedyDrawer:
         raise InternalError("a greedy drawer was asked for log-probabilities")
 
 
-def early_stops(rows: Int64Array, sequences: RunningSequences) -> tuple[Int64Array, Int64Array] | None:
+def early_stops(
+    rows: Int64Array, sequences: RunningSequences, ahead: Int64Array | None = None
+) -> tuple[Int64Array, Int64Array] | None:
     """Return ``(place, token)`` of stop tokens that may not be drawn yet; None when there are none."""
-    early = sequences.num_tokens[rows] + 1 < sequences.min_length[rows]
+    early = next_positions(rows, sequences, ahead) + 1 < sequences.min_length[rows]
     if not early.any():
         return None
     stops = sequences.stop_ids[rows]
@@ -116,15 +121,25 @@ def early_stops(rows: Int64Array, sequences: RunningSequences) -> tuple[Int64Arr
     return place, stops[place, column]
 
 
+def next_positions(rows: Int64Array, sequences: RunningSequences, ahead: Int64Array | None) -> Int64Array:
+    """Return the positions of the tokens to be drawn."""
+    return sequences.num_tokens[rows] if ahead is None else sequences.num_tokens[rows] + ahead
+
+
 def request_logprobs(
-    drawn: Drawn, rows: Int64Array, sequences: RunningSequences
+    drawn: Drawn, rows: Int64Array, sequences: RunningSequences, is_kept: BoolArray | None = None
 ) -> tuple[tuple[str, TokenLogprob], ...]:
-    """Return by request id what the rows that want log-probabilities have drawn, before a row is given away."""
+    """Return by request id what the rows that want log-probabilities have drawn, before a row is given away.
+
+    Tokens behind a draft that was wrong are not kept.
+    """
     found = drawn.logprobs
     if found is None:
         return ()
-    wants = np.flatnonzero((found.wanted >= 0) & (sequences.phase[rows] != Phase.FINISHED))
+    wants = (found.wanted >= 0) & (sequences.phase[rows] != Phase.FINISHED)
+    if is_kept is not None:
+        wants &= is_kept
     return tuple(
         (sequences.request(int(rows[place])).request_id, found.of(place, int(drawn.tokens[place])))
-        for place in wants.tolist()
+        for place in np.flatnonzero(wants).tolist()
     )

@@ -9,7 +9,7 @@ import torch
 from tidegate.base import Int64Array
 from tidegate.engine.sampling import History, LogitBias, SamplingBatch, TokenLists, sample, token_logprobs
 from tidegate.request import Request, RunningSequences
-from tidegate.runtime.drawing import Draw, Drawn, DrawnLogprobs, early_stops
+from tidegate.runtime.drawing import Draw, Drawn, DrawnLogprobs, early_stops, next_positions
 
 _NO_LOGPROBS = -1
 _SEED_STRIDE = 1_000_003
@@ -50,7 +50,7 @@ class SamplingDrawer:
         self._logprobs[row] = _NO_LOGPROBS if params.logprobs is None else params.logprobs
         self._has_penalties[row] = params.has_penalties
 
-    def prepare(self, rows: Int64Array, sequences: RunningSequences) -> Draw:
+    def prepare(self, rows: Int64Array, sequences: RunningSequences, ahead: Int64Array | None = None) -> Draw:
         """Return the draw for these rows' next tokens."""
         batch = SamplingBatch(
             temperature=self._temperature[rows],
@@ -61,10 +61,10 @@ class SamplingDrawer:
             presence_penalty=self._presence[rows],
             frequency_penalty=self._frequency[rows],
             seeds=self._seeds[rows],
-            positions=sequences.num_tokens[rows],
+            positions=next_positions(rows, sequences, ahead),
             logprobs=self._logprobs[rows],
             history=_history(rows, sequences) if self._has_penalties[rows].any() else None,
-            bias=_ban(rows, sequences),
+            bias=_ban(rows, sequences, ahead),
         )
 
         def draw(logits: npt.ArrayLike) -> Drawn:
@@ -95,9 +95,9 @@ def _history(rows: Int64Array, sequences: RunningSequences) -> History:
     return History(TokenLists(tokens.astype(np.int64), indptr.astype(np.int64)), sequences.num_prompt[rows])
 
 
-def _ban(rows: Int64Array, sequences: RunningSequences) -> LogitBias | None:
+def _ban(rows: Int64Array, sequences: RunningSequences, ahead: Int64Array | None) -> LogitBias | None:
     """Return a bias that keeps stop tokens from being drawn before the minimum."""
-    banned = early_stops(rows, sequences)
+    banned = early_stops(rows, sequences, ahead)
     if banned is None:
         return None
     place, tokens = banned

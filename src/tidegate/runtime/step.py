@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.base import Clock, EngineError, Int64Array
+from tidegate.base import Clock, EngineError
 from tidegate.cache import JointReservation, KVCacheManager, Reservation, StepPages
 from tidegate.engine import Engine, StepInput
 from tidegate.request import TokenLogprob
 from tidegate.runtime.deferral import Deferral, ReserveLate
 from tidegate.runtime.drawing import Drawer, Drawn, request_logprobs
 from tidegate.runtime.prompt_scores import PromptLogprobs, PromptSpans, prompt_logprobs, prompt_spans
-from tidegate.runtime.step_input import engine_step
+from tidegate.runtime.step_input import Draws, draws_of, engine_step
 from tidegate.runtime.worker import Worker
-from tidegate.scheduling import Decision, Outcome, Plan, Scheduler, Stall, Step
+from tidegate.scheduling import Decision, Outcome, Plan, Scheduler, Stall, Step, accept_drafts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +40,7 @@ class _Flight:
     step: Step
     reservation: Reservation | JointReservation
     pages: StepPages
-    sampled: Int64Array
+    draws: Draws
     drawn: Future[Drawn]
     spans: PromptSpans | None
 
@@ -169,36 +169,36 @@ class StepLoop:
         now = self._clock.now()
         sequences = self._scheduler.sequences
         step = self._scheduler.start(prepared.plan, prepared.reservation, now=now)
-        sampled, drawn, spans = np.flatnonzero(step.samples), Future[Drawn](), prompt_spans(step, sequences)
+        draws, drawn, spans = draws_of(step), Future[Drawn](), prompt_spans(step, sequences)
         try:
             self._manager.copy_pages(prepared.pages.copies)
             for row in step.rows[len(step.rows) - step.num_admitted :].tolist():
                 self._drawer.enter(row, sequences.request(row), int(sequences.order[row]))
             work = engine_step(step, prepared.pages, sequences, None if spans is None else spans.sources)
-            drawn = self._worker.submit(self._job(step, sampled, spans, work))
+            drawn = self._worker.submit(self._job(step, draws, spans, work))
         except Exception as error:
             drawn.set_exception(error)
         except BaseException as error:
             prepared.reservation.rollback()
             self._scheduler.fail(step, EngineError(f"interrupted by {type(error).__name__}"), now=now)
             raise
-        return _Flight(step, prepared.reservation, prepared.pages, sampled, drawn, spans)
+        return _Flight(step, prepared.reservation, prepared.pages, draws, drawn, spans)
 
-    def _job(
-        self, step: Step, sampled: Int64Array, spans: PromptSpans | None, work: StepInput | None
-    ) -> Callable[[], Drawn]:
+    def _job(self, step: Step, draws: Draws, spans: PromptSpans | None, work: StepInput | None) -> Callable[[], Drawn]:
         """Return what the worker runs. It reads arrays gathered here, never the scheduler's or the cache's own."""
         nothing = Drawn(np.zeros(0, dtype=np.int64))
         if work is None:
             return self._pad() if self._must_compute else lambda: nothing
-        draw = self._drawer.prepare(step.rows[sampled], self._scheduler.sequences) if len(sampled) else None
+        count, draw = len(draws.places), None
+        if count:
+            draw = self._drawer.prepare(step.rows[draws.places], self._scheduler.sequences, draws.ahead)
 
         def compute() -> Drawn:
             logits: Any = self._engine.forward(work)  # an array or a tensor: both can be cut
             if spans is None:
                 return nothing if draw is None else draw(logits)
-            drawn = nothing if draw is None else draw(logits[: len(sampled)])
-            return replace(drawn, prompts=self._drawer.score(logits[len(sampled) :], spans.targets, spans.wanted))
+            drawn = nothing if draw is None else draw(logits[:count])
+            return replace(drawn, prompts=self._drawer.score(logits[count:], spans.targets, spans.wanted))
 
         return compute
 
@@ -234,8 +234,10 @@ class StepLoop:
         try:
             drawn = flight.drawn.result()
             self._manager.copy_pages(flight.pages.snapshots)
-            tokens = np.full(len(flight.step.rows), -1, dtype=np.int64)
-            tokens[flight.sampled] = drawn.tokens
+            tokens, is_kept = flight.draws.grid(flight.step, drawn.tokens), None
+            if flight.step.drafts is not None:
+                tokens = accept_drafts(flight.step, tokens, self._scheduler.sequences)
+                is_kept = tokens[flight.draws.places, flight.draws.ahead] >= 0
         except Exception as error:
             self._flight = None
             self._give_up(prepared)
@@ -247,7 +249,7 @@ class StepLoop:
             raise
         self._flight = None
         flight.reservation.keep()
-        logprobs = request_logprobs(drawn, flight.step.rows[flight.sampled], self._scheduler.sequences)
+        logprobs = request_logprobs(drawn, flight.step.rows[flight.draws.places], self._scheduler.sequences, is_kept)
         prompts: tuple[PromptLogprobs, ...] = ()
         if flight.spans is not None and drawn.prompts is not None:
             prompts = prompt_logprobs(flight.spans, drawn.prompts)

@@ -1,5 +1,6 @@
 """Plans steps: budgets, policies, the planner, and the scheduler that applies what was planned."""
 
+from tidegate.scheduling.acceptance import accept_drafts
 from tidegate.scheduling.balance import (
     WIDTH,
     AttentionDPConfig,
@@ -15,8 +16,10 @@ from tidegate.scheduling.balance import (
     rank_row,
 )
 from tidegate.scheduling.config import PolicyName, SchedulerConfig
+from tidegate.scheduling.drafts import Drafts, DraftSource
 from tidegate.scheduling.intake import ModelLimits
 from tidegate.scheduling.load import RankLoad
+from tidegate.scheduling.ngram_drafts import NgramDrafts
 from tidegate.scheduling.plan import Admission, Chunk, Outcome, Plan, Stall, Step, Wait, Waiting
 from tidegate.scheduling.restricting import without_first_chunks
 from tidegate.scheduling.scheduler import Scheduler
@@ -33,8 +36,11 @@ __all__ = [
     "Column",
     "CostAwareWait",
     "Decision",
+    "DraftSource",
+    "Drafts",
     "FixedWait",
     "ModelLimits",
+    "NgramDrafts",
     "NoBalance",
     "Outcome",
     "Plan",
@@ -47,6 +53,7 @@ __all__ = [
     "Step",
     "Wait",
     "Waiting",
+    "accept_drafts",
     "balance_of",
     "rank_row",
     "without_first_chunks",

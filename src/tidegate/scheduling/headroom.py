@@ -22,13 +22,13 @@ class Headroom:
         """Return the pages to leave, per pool group."""
         need = np.zeros_like(self._most)
         for group in self._groups:
-            block = group.block_tokens
+            block, rewind = group.block_tokens, group.rule.max_rewind_len
             ahead = np.minimum(max_lengths, capacities + self._blocks * block)
             have = -(-capacities // block)
             more = -(-ahead // block) - have
             if group.window is not None:
                 # A window that is full slides: it gives back what it takes.
-                peak = window_peak(group.window, block, sink_blocks=group.sink_blocks)
+                peak = window_peak(group.window, block, 1 + rewind, rewind, sink_blocks=group.sink_blocks)
                 more = np.minimum(more, np.maximum(peak - have, 0))
             need[group.pool_group] += int(np.maximum(more, 0).sum())
         least: Int64Array = np.minimum(need, self._most)

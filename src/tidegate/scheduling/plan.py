@@ -8,6 +8,7 @@ from typing import Literal
 from tidegate.base import BoolArray, Int64Array
 from tidegate.cache import Candidate, Quote
 from tidegate.request import Milestones, Phase, Request, RequestOutput
+from tidegate.scheduling.drafts import Drafts
 
 WaitReason = Literal["tokens", "seats", "partial_prefills", "pages", "headroom", "reservation"]
 
@@ -93,8 +94,9 @@ class Plan:
 
     ``victims`` are suspended by the step. ``exhausted`` rows can never go on and end with ``capacity``; such a plan
     computes nothing. ``deferred`` wait for a prefix somebody is computing; ``held`` were planned and then held back by
-    balancing or batch waiting. ``is_short``: something that runs was left out for want of pages. ``timer_s``: nothing
-    runs, and the plan is to be looked at again at this clock time.
+    balancing or batch waiting. ``drafts`` are guesses that ``decodes`` compute besides; None: nobody was asked for any.
+    ``is_short``: something that runs was left out for want of pages. ``timer_s``: nothing runs, and the plan is to be
+    looked at again at this clock time.
 
     ``seen`` (uncached tokens of requests that were looked at and have to wait) and ``batch_waits`` are for
     ``Scheduler.note``.
@@ -114,17 +116,18 @@ class Plan:
     timer_s: float | None = None
     seen: tuple[tuple[Waiting, int], ...] = ()
     batch_waits: int = 0
+    drafts: Drafts | None = None
+
+    @property
+    def num_decode_tokens(self) -> int:
+        """Tokens of ``decodes``, one each and their drafts."""
+        return len(self.decodes) + (0 if self.drafts is None else self.drafts.num_tokens)
 
     @property
     def num_tokens(self) -> int:
         """Tokens the step computes, exactly."""
         prefill = sum(chunk.end - chunk.start for chunk in self.chunks)
-        return len(self.decodes) + prefill + sum(entry.end - entry.start for entry in self.admissions)
-
-    @property
-    def num_decode_tokens(self) -> int:
-        """Tokens of them that decodes take."""
-        return len(self.decodes)
+        return self.num_decode_tokens + prefill + sum(entry.end - entry.start for entry in self.admissions)
 
     @property
     def num_sequences(self) -> int:
@@ -141,10 +144,15 @@ class Plan:
         """Most plans in which any first chunk of this one was held before."""
         return max((entry.held_passes for entry in self.admissions if entry.is_first), default=0)
 
+    def decode_ends(self, capacity: Int64Array) -> Int64Array:
+        """Return where the step of each of ``decodes`` ends, from the capacities of all rows before it."""
+        return decode_ends(capacity, self.decodes, self.drafts)
+
     def decisions(self) -> tuple[object, ...]:
         """Return the decisions as plain values, equal for equal plans."""
         return (
             tuple(self.decodes.tolist()),
+            () if self.drafts is None else tuple(map(tuple, self.drafts.tokens.tolist())),
             tuple((chunk.row, chunk.start, chunk.end) for chunk in self.chunks),
             tuple((e.waiting.request.request_id, e.start, e.end, e.overtaken) for e in self.admissions),
             self.victims,
@@ -157,7 +165,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A plan under way. ``is_computed`` is False for sequences that ended after they were planned."""
+    """A plan under way. ``is_computed`` is False for sequences that ended after they were planned.
+
+    ``drafts``, of all rows, is None when there are none.
+    """
 
     rows: Int64Array
     starts: Int64Array
@@ -167,6 +178,7 @@ class Step:
     is_whole: bool
     samples_all: bool
     num_admitted: int
+    drafts: Drafts | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,3 +187,9 @@ class Outcome:
 
     num_tokens: int = 0
     finished: tuple[RequestOutput, ...] = ()
+
+
+def decode_ends(capacity: Int64Array, rows: Int64Array, drafts: Drafts | None) -> Int64Array:
+    """Return where the step of decoding rows ends, from the capacities of all rows before it."""
+    ends = capacity[rows] + 1
+    return ends if drafts is None else ends + drafts.counts

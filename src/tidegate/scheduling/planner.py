@@ -8,6 +8,7 @@ import numpy as np
 
 from tidegate.base import Int64Array
 from tidegate.cache import Quote
+from tidegate.scheduling.drafts import Drafts
 from tidegate.scheduling.plan import Plan, Stall, Wait
 from tidegate.scheduling.policy import has_progressed, victim_order
 from tidegate.scheduling.prefill import PlanView, PrefillDraft
@@ -19,6 +20,7 @@ class _Decodes:
 
     quote: Quote
     rows: Int64Array
+    drafts: Drafts | None = None
     victims: tuple[int, ...] = ()
     exhausted: tuple[int, ...] = ()
     must_settle: bool = False
@@ -33,14 +35,15 @@ def make_plan(view: PlanView) -> Plan:
         return Plan(quote=decodes.quote, decodes=decodes.rows, exhausted=decodes.exhausted, is_short=True)
     staying = _without(active, decodes.victims)
     if len(staying) == len(decodes.rows) and not len(view.queue):
-        return Plan(quote=decodes.quote, decodes=decodes.rows, victims=decodes.victims)
-    draft = PrefillDraft(view, decodes.quote, staying, decodes.rows, decodes.victims)
+        return Plan(quote=decodes.quote, decodes=decodes.rows, drafts=decodes.drafts, victims=decodes.victims)
+    draft = PrefillDraft(view, decodes.quote, staying, decodes.rows, decodes.victims, drafts=decodes.drafts)
     draft.continue_running()
     if not decodes.victims:
         draft.admit_waiting()
     plan = Plan(
         quote=draft.quote,
         decodes=decodes.rows,
+        drafts=decodes.drafts,
         chunks=tuple(draft.chunks),
         admissions=(*draft.parked, *draft.admissions),
         victims=decodes.victims,
@@ -59,13 +62,20 @@ def make_plan(view: PlanView) -> Plan:
 def _fit_decodes(view: PlanView, active: Int64Array, in_flight: bool) -> _Decodes:
     """Price one token for each decoding row, suspending as few as it takes.
 
-    A row whose open step may be its last one for length is left out: it ends when that settles.
+    A row whose open step may be its last one for length is left out: it ends when that settles. Drafts come on top
+    where they fit; nobody is suspended for them.
     """
     manager, sequences = view.manager, view.sequences
     capacity = manager.capacity[active]
     is_decoding = (capacity >= sequences.target[active]) & (capacity < sequences.max_length[active] - 1)
+    if view.drafter is not None and in_flight:
+        is_decoding &= ~view.drafter.must_settle(active, capacity)
     rows, ends = (active, capacity + 1) if is_decoding.all() else (active[is_decoding], capacity[is_decoding] + 1)
     quote = manager.quote()
+    if view.drafter is not None and len(rows):
+        drafts = _fit_drafts(view, quote, rows, ends, len(rows) < len(active) or len(view.queue) > 0)
+        if drafts is not None:
+            return _Decodes(quote, rows, drafts)
     if not len(rows) or quote.add(rows, ends):
         return _Decodes(quote, rows)
     none = rows[:0]
@@ -82,6 +92,21 @@ def _fit_decodes(view: PlanView, active: Int64Array, in_flight: bool) -> _Decode
         if not len(remaining) or quote.add(remaining, manager.capacity[remaining] + 1):
             return _Decodes(quote, remaining, victims=tuple(victims))
     return _Decodes(manager.quote(), none)
+
+
+def _fit_drafts(view: PlanView, quote: Quote, rows: Int64Array, ends: Int64Array, leave: bool) -> Drafts | None:
+    """Price the rows with as many drafts as fit; None, with the quote as it was, if the rows have to go without.
+
+    ``leave``: prefills want tokens too, so drafts take half of what is left at most, and leave a block.
+    """
+    assert view.drafter is not None
+    most = view.config.max_num_tokens - len(rows)
+    drafts = view.drafter.propose(rows, ends, min(most // 2, most - view.align) if leave else most)
+    if drafts is None or quote.add(rows, ends + drafts.counts):
+        return drafts
+    # The pages that the next tokens need anyway may have room for some.
+    drafts = drafts.cut(np.min([-ends % group.block_tokens for group in view.manager.groups], axis=0))
+    return drafts if quote.add(rows, ends + drafts.counts) else None
 
 
 def _break_tie(view: PlanView, active: Int64Array, stuck: Plan) -> Plan:

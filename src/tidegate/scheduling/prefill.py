@@ -12,8 +12,10 @@ from tidegate.request import Phase, Request, RunningSequences, WaitingQueue
 from tidegate.scheduling.allowance import Allowance
 from tidegate.scheduling.budget import StepBudget, chunk_end, fit_chunk
 from tidegate.scheduling.config import SchedulerConfig
+from tidegate.scheduling.drafting import Drafter
+from tidegate.scheduling.drafts import Drafts
 from tidegate.scheduling.memory import Memory
-from tidegate.scheduling.plan import Admission, Chunk, Wait, Waiting, WaitReason
+from tidegate.scheduling.plan import Admission, Chunk, Wait, Waiting, WaitReason, decode_ends
 from tidegate.scheduling.policy import in_order, prefill_order
 from tidegate.scheduling.shared_prefix import PrefixOwners
 
@@ -35,12 +37,22 @@ class PlanView:
     pool_pages: tuple[int, ...]
     align: int
     parked: tuple[Admission, ...] = ()
+    drafter: Drafter | None = None
 
 
 class PrefillDraft:
     """Adds prefills to a quote that already holds the decodes. Lives for one plan."""
 
-    def __init__(self, view: PlanView, quote: Quote, active: Int64Array, decodes: Int64Array, victims: tuple[int, ...]):
+    def __init__(
+        self,
+        view: PlanView,
+        quote: Quote,
+        active: Int64Array,
+        decodes: Int64Array,
+        victims: tuple[int, ...],
+        *,
+        drafts: Drafts | None = None,
+    ) -> None:
         config, sequences = view.config, view.sequences
         self.quote = quote
         self.chunks: list[Chunk] = []
@@ -53,9 +65,10 @@ class PrefillDraft:
         self._view = view
         self._active = active
         self._decodes = decodes
+        self._drafts = drafts
         self._victims = victims
         self._budget = StepBudget(
-            tokens=config.max_num_tokens - len(decodes),
+            tokens=config.max_num_tokens - len(decodes) - (0 if drafts is None else drafts.num_tokens),
             seats=min(config.max_batch_size - len(active), len(sequences.is_used) - sequences.num_used),
             partials=config.max_partial_prefills,
         )
@@ -233,7 +246,7 @@ class PrefillDraft:
         """Return capacity after the step, and the most it will ever be, of all sequences active so far."""
         view = self._view
         now = view.manager.capacity.copy()
-        now[self._decodes] += 1
+        now[self._decodes] = decode_ends(now, self._decodes, self._drafts)
         for chunk in self.chunks:
             now[chunk.row] = chunk.end
         entering = (*self.parked, *self.admissions)
@@ -266,7 +279,8 @@ class PrefillDraft:
         quote = self._view.manager.quote()
         if self._victims:
             quote.suspend(np.array(self._victims, dtype=np.int64))
-        fits = not len(self._decodes) or quote.add(self._decodes, self._view.manager.capacity[self._decodes] + 1)
+        ends = decode_ends(self._view.manager.capacity, self._decodes, self._drafts)
+        fits = not len(self._decodes) or quote.add(self._decodes, ends)
         for chunk in self.chunks:
             fits &= quote.add(np.array([chunk.row], dtype=np.int64), np.array([chunk.end], dtype=np.int64))
         for entry in self.admissions:

@@ -18,7 +18,7 @@ from tidegate.scheduling.prefill import PlanView
 
 def restrict(view: PlanView, plan: Plan, decision: Decision) -> Plan:
     """Return the plan that a decision leaves; the plan itself when that takes nothing away. Changes nothing."""
-    left = None if decision.max_tokens is None else max(decision.max_tokens - len(plan.decodes), 0)
+    left = None if decision.max_tokens is None else max(decision.max_tokens - plan.num_decode_tokens, 0)
     chunks: list[Chunk] = []
     admissions: list[Admission] = []
     held: list[str] = []
@@ -74,7 +74,7 @@ class _Repricing:
         quote = view.manager.quote()
         if plan.victims:
             quote.suspend(np.array(plan.victims, dtype=np.int64))
-        if len(plan.decodes) and not quote.add(plan.decodes, view.manager.capacity[plan.decodes] + 1):
+        if len(plan.decodes) and not quote.add(plan.decodes, plan.decode_ends(view.manager.capacity)):
             raise InternalError("decodes that were priced once cannot be priced again")
         self._quote: Quote = quote
 

@@ -22,10 +22,13 @@ from tidegate.request import (
     check_move,
     check_moves,
 )
+from tidegate.scheduling.acceptance import settle_points
 from tidegate.scheduling.allowance import Allowance
 from tidegate.scheduling.balance import Decision
 from tidegate.scheduling.batch_waiting import batch_wait
 from tidegate.scheduling.config import SchedulerConfig
+from tidegate.scheduling.drafting import Drafter
+from tidegate.scheduling.drafts import DraftSource
 from tidegate.scheduling.endings import output_of_unstarted, output_of_waiting
 from tidegate.scheduling.intake import ModelLimits, check_prompt_length, check_servable, check_tokens, reachable_length
 from tidegate.scheduling.load import RankLoad, rank_load
@@ -41,14 +44,17 @@ class Scheduler:
     """Requests in, plans and outputs out, around one cache.
 
     A step is ``plan``, the cache's ``reserve`` and ``dispatch``, ``note``, ``start``, the engine, ``apply``. Until
-    ``note`` nothing of the scheduler has changed. Submitting and finishing are for between steps.
+    ``note`` nothing of the scheduler has changed. Submitting and finishing are for between steps. With a source of
+    drafts, decodes may carry some, and ``accept_drafts`` stands before ``apply``.
 
     ``restrict(plan, decision)`` returns what a decision leaves of a plan, ``base_quote(plan)`` prices a plan without
     its admissions, ``load()`` tells what waits and runs, and ``check(request)`` raises for a request that can never be
     served; they change nothing.
     """
 
-    def __init__(self, manager: KVCacheManager, config: SchedulerConfig, model: ModelLimits) -> None:
+    def __init__(
+        self, manager: KVCacheManager, config: SchedulerConfig, model: ModelLimits, drafts: DraftSource | None = None
+    ) -> None:
         align = lcm(*(g.block_tokens for g in manager.groups if g.retention is not Retention.STATE))
         for field, value in (("max_num_tokens", config.max_num_tokens), ("max_chunk_tokens", config.max_chunk_tokens)):
             if value is not None and value < align:
@@ -60,6 +66,7 @@ class Scheduler:
         self._manager = manager
         self._model = model
         self._sequences = RunningSequences(manager.config.max_sequences, manager.config.max_seq_len)
+        self._drafter = None if drafts is None else Drafter(drafts, manager, self._sequences, model.vocab_size)
         self._counters = Counters()
         self._waitlist = Waitlist(manager, config, self._counters)
         self._queue = self._waitlist.queue
@@ -72,6 +79,7 @@ class Scheduler:
             allowance=Allowance(manager, self._sequences, config, pool_pages),
             pool_pages=pool_pages,
             align=align,
+            drafter=self._drafter,
         )
         self.restrict: Callable[[Plan, Decision], Plan] = partial(restrict, self._view)
         self.base_quote: Callable[[Plan], Quote] = partial(base_quote, self._view)
@@ -159,23 +167,17 @@ class Scheduler:
         counters = self._counters
         counters.steps += 1
         counters.decode_tokens += len(plan.decodes)
-        counters.prefill_tokens += plan.num_tokens - len(plan.decodes)
+        counters.prefill_tokens += plan.num_tokens - plan.num_decode_tokens
+        counters.draft_tokens += plan.num_decode_tokens - len(plan.decodes)
+        if self._drafter is not None and plan.drafts is not None:
+            self._drafter.note(plan.decodes, plan.drafts)
         counters.deferrals += len(plan.deferred)
-        is_computed = ~self._sequences.is_ended(rows)
-        samples = is_computed & (reservation.ends >= self._sequences.target[rows])
-        return Step(
-            rows=rows,
-            starts=reservation.starts,
-            ends=reservation.ends,
-            samples=samples,
-            is_computed=is_computed,
-            is_whole=bool(is_computed.all()),
-            samples_all=bool(samples.all()),
-            num_admitted=num_admitted,
-        )
+        return _begun(plan, reservation, self._sequences)
 
     def apply(self, step: Step, tokens: Int64Array, *, now: float) -> Outcome:
         """Settle a step: publish, advance sequences by ``tokens`` (one per row, read where it samples), end some.
+
+        Of a step with drafts, ``tokens`` is what ``accept_drafts`` returned.
 
         A sequence that ended meanwhile takes no token; its pages return here, with its last open step.
         """
@@ -183,18 +185,22 @@ class Scheduler:
         is_ended = sequences.is_ended(rows)
         any_ended = bool(is_ended.any())
         histories = step.ends if step.is_whole else np.where(step.is_computed, step.ends, self._manager.history[rows])
+        if step.drafts is not None:
+            histories = settle_points(step, tokens, histories)
         if step.samples_all and not any_ended:
             fed, drawn = rows, tokens
             self._manager.advance(rows, histories, tokens)
         else:
             takes = step.samples & ~is_ended
             fed, drawn = rows[takes], tokens[takes]
-            self._manager.advance(rows, histories, np.where(takes, tokens, -1))
+            self._manager.advance(rows, histories, np.where(takes, tokens.T, -1).T)
         sequences.append(fed, drawn, now=now)
+        if self._drafter is not None and step.drafts is not None:
+            self._counters.accepted_tokens += self._drafter.learn(step.rows, step.drafts, tokens)
         finished = self._end_complete(fed, now)
         if finished or any_ended:
             self._close_settled(rows[sequences.is_ended(rows)])
-        return Outcome(num_tokens=len(fed), finished=finished)
+        return Outcome(num_tokens=int(np.count_nonzero(drawn >= 0)), finished=finished)
 
     def fail(self, step: Step, error: Exception, *, now: float) -> Outcome:
         """End the requests of a step whose reservation was rolled back, with reason ``error``."""
@@ -231,6 +237,8 @@ class Scheduler:
             reused=start,
         )
         self._sequences.enter(row, sequence, now=now)
+        if self._drafter is not None:
+            self._drafter.enter(row, request)
         self._counters.admission(candidate.num_tokens, start, now - request.arrival_s, is_resumed=is_resumed)
 
     def _suspend(self, plan: Plan, reservation: Reservation | JointReservation) -> None:
@@ -275,3 +283,20 @@ class Scheduler:
         if len(done):
             self._manager.close(done)
             self._sequences.release(done)
+
+
+def _begun(plan: Plan, reservation: Reservation | JointReservation, sequences: RunningSequences) -> Step:
+    """Return a plan as a step, once its admissions are in their rows."""
+    is_computed = ~sequences.is_ended(reservation.rows)
+    samples = is_computed & (reservation.ends >= sequences.target[reservation.rows])
+    return Step(
+        rows=reservation.rows,
+        starts=reservation.starts,
+        ends=reservation.ends,
+        samples=samples,
+        is_computed=is_computed,
+        is_whole=bool(is_computed.all()),
+        samples_all=bool(samples.all()),
+        num_admitted=len(plan.admissions),
+        drafts=plan.drafts.of_step(is_computed) if plan.drafts is not None and plan.drafts.num_tokens else None,
+    )

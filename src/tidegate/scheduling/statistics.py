@@ -12,6 +12,8 @@ class SchedulerStatistics:
     What a suspended request finds of itself when it comes back is ``rematched_tokens``, and what it computes a second
     time ``recomputed_tokens``. ``longest_wait_s``: from arrival to first admission, of those admitted. ``overtakes``
     counts each time a request was admitted past one that could not run; ``most_overtakes`` is the most of any request.
+    ``decode_tokens`` counts a decoding sequence once in each step, without its drafts; of ``draft_tokens`` computed
+    besides, ``accepted_tokens`` were right.
     """
 
     waiting: int = 0
@@ -33,6 +35,13 @@ class SchedulerStatistics:
     overtakes: int = 0
     most_overtakes: int = 0
     longest_wait_s: float = 0.0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+
+    @property
+    def tokens_per_decode(self) -> float:
+        """Mean number of tokens that a decoding sequence got in a step; 1 without drafts."""
+        return 1.0 + self.accepted_tokens / self.decode_tokens if self.decode_tokens else 1.0
 
 
 @dataclass(slots=True)
@@ -56,6 +65,8 @@ class Counters:
     overtakes: int = 0
     most_overtakes: int = 0
     longest_wait_s: float = 0.0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
 
     def admission(self, num_tokens: int, num_reused: int, wait_s: float, *, is_resumed: bool) -> None:
         """Count a request entering a row, ``wait_s`` after its arrival."""

@@ -14,6 +14,7 @@ from tidegate.request import Request, RequestOutput, SamplingParams, TokenDelta,
 from tidegate.runtime import RuntimeConfig, build_manager, build_session
 from tidegate.scheduling import ModelLimits, Plan, Scheduler, SchedulerConfig
 from tidegate.testing.fake_engine import FakeEngine
+from tidegate.testing.guessed_drafts import GuessedDrafts
 
 GREEDY = SamplingParams(temperature=0.0)
 STEP_S = 0.01
@@ -112,7 +113,10 @@ class ForgettingEngine(FakeEngine):
 
 
 class ServingRun:
-    """A session on the fake engine. ``settings`` are those of ``RuntimeConfig``."""
+    """A session on the fake engine. ``settings`` are those of ``RuntimeConfig``.
+
+    With ``wrong_drafts`` the drafts are true but for that many of 16 (``GuessedDrafts``).
+    """
 
     def __init__(
         self,
@@ -120,13 +124,19 @@ class ServingRun:
         *,
         vocab_size: int = 31,
         eos_token_ids: tuple[int, ...] = (),
+        wrong_drafts: int | None = None,
         **settings: object,
     ) -> None:
         self.engine = ForgettingEngine(layers, vocab_size=vocab_size)
         self.clock = VirtualClock()
         config = RuntimeConfig.from_settings(settings)
         self.manager = build_manager(self.engine, config)
-        self.session = build_session(self.engine, self.manager, config, eos_token_ids=eos_token_ids, clock=self.clock)
+        drafts = None
+        if wrong_drafts is not None:
+            drafts = GuessedDrafts(self.engine, config.speculation.num_speculative_tokens, wrong_drafts)
+        self.session = build_session(
+            self.engine, self.manager, config, eos_token_ids=eos_token_ids, clock=self.clock, drafts=drafts
+        )
         self.outputs: dict[str, RequestOutput] = {}
         self.deltas: dict[str, list[int]] = {}
         self._free = self.manager.quote().supply
