@@ -33,12 +33,18 @@ class GroupUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetStatistics:
-    """What a target tells of itself; a target that cannot know leaves it empty."""
+    """What a target tells of itself; a target that cannot know leaves it empty.
+
+    ``balance_ratio`` is how evenly ranks were loaded, 1 at best: the mean over steps of mean tokens by most tokens of a
+    rank, each step counting alike; ``balance_ratio_by_time`` by its time.
+    """
 
     num_suspensions: int = 0
     num_steps: int = 0
     groups: tuple[GroupUse, ...] = ()
     pages: PageHistory | None = None
+    balance_ratio: float | None = None
+    balance_ratio_by_time: float | None = None
 
 
 class Target(Protocol):

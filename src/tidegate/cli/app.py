@@ -14,7 +14,7 @@ import typer
 
 from tidegate.base import ConfigError, TidegateError
 from tidegate.cli.bench import bench
-from tidegate.cli.console import show_error, show_log
+from tidegate.cli.console import quiet_libraries, show_error, show_log
 from tidegate.cli.generate import generate
 from tidegate.cli.served_model import ModelOpener, ServedModel
 from tidegate.cli.settings import ModelSettings
@@ -91,11 +91,7 @@ def _tidegate(
 
 
 def _open_model(settings: ModelSettings) -> ServedModel:
-    # Before torch is imported: threads that spin while they wait starve each other on a machine that is not ours alone.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    # Before transformers is imported: stderr is for our own bar and for errors.
-    os.environ.setdefault("TQDM_DISABLE", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
+    quiet_libraries()
     show_log()
     # Here, because it imports torch: help and bad flags must answer at once.
     from tidegate.cli.runtime_model import RuntimeModel

@@ -7,8 +7,14 @@ import typer
 from tidegate.bench import Load
 from tidegate.cli import bench_flags, flags
 from tidegate.cli.bench_run import BenchRun
+from tidegate.cli.config_file import read_config
+from tidegate.cli.deferral_bench import DeferralBench
+from tidegate.cli.deferral_cells import POOL_SHARE, DeferralLoad
 from tidegate.cli.prompt_source import PromptSource
+from tidegate.cli.ranks import is_rank, start_ranks
 from tidegate.cli.settings import ModelSettings
+
+_CONCURRENCY = 8
 
 
 def bench(
@@ -19,7 +25,7 @@ def bench(
     output_len: bench_flags.OutputLenFlag = 64,
     shared_len: bench_flags.SharedLenFlag = 0,
     num_requests: bench_flags.NumRequestsFlag = None,
-    concurrency: bench_flags.ConcurrencyFlag = 8,
+    concurrency: bench_flags.ConcurrencyFlag = None,
     request_rate: bench_flags.RequestRateFlag = None,
     chat: flags.ChatFlag = False,
     seed: flags.SeedFlag = 0,
@@ -32,10 +38,19 @@ def bench(
     chunk_size: flags.ChunkSizeFlag = 512,
     scratch: flags.ScratchFlag = True,
     kv_cache_memory_bytes: flags.MemoryFlag = 1 << 30,
+    ranks: bench_flags.RanksFlag = None,
+    config: bench_flags.ConfigFlag = None,
+    scenario: bench_flags.ScenarioFlag = None,
+    engine: bench_flags.EngineFlag = bench_flags.ScenarioEngine.FAKE,
+    pool_share: bench_flags.PoolShareFlag = POOL_SHARE,
     json: bench_flags.JsonFlag = None,
     figure: bench_flags.FigureFlag = None,
 ) -> None:
     """Send prompts at a model and show latency, throughput, cache hits and pages."""
+    if scenario is not None:
+        load_of = DeferralLoad.of(engine.value, ranks, num_requests, concurrency, pool_share=pool_share, seed=seed)
+        DeferralBench(load_of, engine.value, model).write(json, figure)
+        return
     settings = ModelSettings(
         model=model,
         attention=attention.value,
@@ -45,9 +60,10 @@ def bench(
         block_size=block_size,
         chunk_size=chunk_size,
         scratch=scratch,
-        max_sequences=concurrency,
+        max_sequences=_CONCURRENCY if concurrency is None else concurrency,
         kv_cache_memory_bytes=kv_cache_memory_bytes,
         seed=seed,
+        overrides={} if config is None else read_config(config),
     )
     source = PromptSource(
         file=prompts,
@@ -58,5 +74,11 @@ def bench(
         chat=chat,
         seed=seed,
     )
-    load = Load(concurrency=concurrency, request_rate=request_rate, seed=seed)
-    BenchRun(settings, source, load).write(ctx.obj, json, figure)
+    load = Load(concurrency=settings.max_sequences, request_rate=request_rate, seed=seed)
+    run = BenchRun(settings, source, load)
+    if ranks is None and not is_rank():
+        run.write(ctx.obj, json, figure)
+    elif is_rank():
+        run.write_as_rank(json, figure)
+    else:
+        start_ranks(ranks or 1)

@@ -61,6 +61,8 @@ class BenchReport:
             "summary": Summary.of(self.run.outcomes).record(),
             "num_steps": self.statistics.num_steps,
             "num_suspensions": self.statistics.num_suspensions,
+            "balance_ratio": self.statistics.balance_ratio,
+            "balance_ratio_by_time": self.statistics.balance_ratio_by_time,
             "groups": [asdict(group) for group in self.statistics.groups],
             "plain_peak_is": _PLAIN,
             "scratch_example": {
@@ -93,6 +95,11 @@ class BenchReport:
             ("steps", self.statistics.num_steps),
             ("suspensions", self.statistics.num_suspensions),
         ]
+        if self.statistics.balance_ratio is not None:
+            rows += [
+                ("balance ratio", self.statistics.balance_ratio),
+                ("balance ratio, by time", self.statistics.balance_ratio_by_time),
+            ]
         rows += [(f"ended: {reason}", count) for reason, count in summary.finish_reasons.items()]
         return Table("Throughput", ("what", "value"), tuple(rows))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.base import ConfigError, SystemClock
 from tidegate.bench import Load, run_load
 from tidegate.cli.bench_report import BenchReport
-from tidegate.cli.console import progress, show_table
+from tidegate.cli.console import progress, quiet_libraries, show_log, show_table
 from tidegate.cli.prompt_file import PromptLine
 from tidegate.cli.prompt_source import PromptSource
 from tidegate.cli.served_model import ModelOpener
@@ -26,6 +26,21 @@ class BenchRun:
     settings: ModelSettings
     source: PromptSource
     load: Load
+
+    def write_as_rank(self, record: Path | None, figure: Path | None) -> None:
+        """Do the same as one of several ranks: rank 0 measures and shows, the others serve."""
+        quiet_libraries()
+        show_log()
+        # Here, because it imports torch.
+        from tidegate.cli.group_model import GroupModel, join, leading, serve
+
+        with closing(join()) as exchange:
+            served = GroupModel.open(self.settings, exchange)
+            if served.group.is_leader:
+                with leading(served.group):
+                    self.write(lambda _: served, record, figure)
+            else:
+                serve(served.group)
 
     def write(self, open_model: ModelOpener, record: Path | None, figure: Path | None) -> None:
         """Measure; print tables to stdout, and write what was asked for when everything has succeeded."""

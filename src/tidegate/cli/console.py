@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,3 +57,14 @@ def show_error(error: Exception) -> None:
     paragraph = " ".join(str(error).split())
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in paragraph)
     print(f"tidegate: {shown}", file=sys.stderr)
+
+
+def quiet_libraries() -> None:
+    """Settle what libraries read when they are imported.
+
+    Threads that spin while they wait starve each other on a machine that is not ours alone, and stderr is for our own
+    bar and for errors.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")

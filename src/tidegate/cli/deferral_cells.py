@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from tidegate.base import ConfigError, Int32Array, LayerSpec
+from tidegate.base import ConfigError, Int32Array, InternalError, LayerSpec
 from tidegate.cache import window_peak
 from tidegate.report import Cell, Table, TokenHistory
 from tidegate.request import Request, RequestOutput, SamplingParams
@@ -19,24 +19,28 @@ BALANCES = ("off", "fixed", "cost_aware")
 DEFERRALS = ("reserve_late", "revert", "hold")
 TIMEOUT_ITERS, BATCHING_WAIT_ITERS = 100, 20
 BLOCK, WINDOW = 32, 128
+POOL_SHARE = 0.4
+_NUM_REQUESTS = {"fake": 512, "reference": 64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferralLoad:
     """``concurrency`` requests in flight over all ranks until ``num_requests`` have ended; lengths from ``seed``.
 
-    Prompts are uniform in ``prompt_len``, outputs gamma-shaped around ``output_len``. ``pool_share`` is the quota of a
-    rank, as a share of what its part of the concurrency needs at full length.
+    Prompts are uniform in ``prompt_len`` and begin with one of ``num_heads`` heads of ``shared_len`` tokens, outputs are
+    gamma-shaped around ``output_len``. ``pool_share`` is the quota of a rank, as a share of what its part of the
+    concurrency needs at full length.
     """
 
     num_ranks: int = 8
     num_requests: int = 512
     concurrency: int = 256
     max_batch_size: int = 128
-    prompt_len: tuple[int, int] = (64, 512)
+    prompt_len: tuple[int, int] = (288, 416)
     output_len: int = 48
-    shared_len: int = 32
-    pool_share: float = 0.6
+    shared_len: int = 256
+    num_heads: int = 12
+    pool_share: float = POOL_SHARE
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -45,6 +49,28 @@ class DeferralLoad:
                 raise ConfigError(f"{name}={getattr(self, name)} must be at least 1", field=name)
         if not 0 < self.pool_share <= 4:
             raise ConfigError(f"pool_share={self.pool_share} must be in (0, 4]", field="pool_share")
+
+    @classmethod
+    def of(
+        cls,
+        engine: str,
+        num_ranks: int | None,
+        num_requests: int | None,
+        concurrency: int | None,
+        *,
+        pool_share: float,
+        seed: int,
+    ) -> DeferralLoad:
+        """Fill in what was not given; a real engine gets fewer and shorter requests than a fake one."""
+        sizes = {} if engine == "fake" else {"prompt_len": (144, 208), "output_len": 16, "shared_len": 128}
+        return cls(
+            num_ranks=8 if num_ranks is None else num_ranks,
+            num_requests=_NUM_REQUESTS[engine] if num_requests is None else num_requests,
+            concurrency=256 if concurrency is None else concurrency,
+            pool_share=pool_share,
+            seed=seed,
+            **sizes,  # type: ignore[arg-type]  # each of its own type
+        )
 
     @property
     def longest(self) -> int:
@@ -63,13 +89,13 @@ class DeferralLoad:
     def requests(self, vocab_size: int) -> list[Request]:
         """Return the requests, equal for equal seeds. Each ends at its length and draws the likeliest token."""
         rng = np.random.default_rng(self.seed)
-        head = rng.integers(0, vocab_size, self.shared_len)
+        heads = rng.integers(0, vocab_size, (self.num_heads, self.shared_len))
         outputs = np.clip(rng.gamma(2.0, self.output_len / 2, self.num_requests), 2, 4 * self.output_len).astype(int)
         lengths = rng.integers(self.prompt_len[0], self.prompt_len[1] + 1, self.num_requests)
         return [
             Request(
                 request_id=f"r{i}",
-                prompt=_prompt(head, rng, int(length), vocab_size),
+                prompt=_prompt(heads[rng.integers(self.num_heads)], rng, int(length), vocab_size),
                 max_tokens=int(count),
                 ignore_eos=True,
                 sampling=SamplingParams(temperature=0.0),
@@ -164,6 +190,14 @@ class DeferralReport:
     def same_outputs(self) -> bool:
         """Whether every cell produced the same tokens for every request."""
         return len({cell.digest for cell in self.cells}) == 1
+
+    def check(self) -> None:
+        """Raise ``InternalError`` when a cell shows something that must not be, or outputs differ between cells."""
+        bad = [f"{c.deferral}/{c.balance}" for c in self.cells if c.violations or c.completed < c.requests]
+        if bad:
+            raise InternalError(f"violations, or requests that did not end, in {', '.join(bad)}", cells=bad)
+        if not self.same_outputs():
+            raise InternalError("the same requests had different outputs in different cells")
 
     def json(self) -> str:
         """Return everything as JSON."""

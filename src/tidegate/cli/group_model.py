@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 
 from tidegate.base import Int32Array, OutOfPages, RankError, SystemClock
 from tidegate.bench import TargetStatistics
@@ -28,9 +29,9 @@ class GroupModel:
         self._vocab_size = engine.vocab_size
 
     @classmethod
-    def open(cls, settings: ModelSettings, exchange: Exchange, overrides: Mapping[str, object]) -> GroupModel:
-        """Load the model for the rank of this process; ``overrides`` are runtime settings from a file or flags."""
-        config = runtime_config(settings, model_context(settings), overrides)
+    def open(cls, settings: ModelSettings, exchange: Exchange) -> GroupModel:
+        """Load the model for the rank of this process."""
+        config = runtime_config(settings, model_context(settings))
         reference, text = load_model(config.model)
         clock = SystemClock()
         engine = MeteredEngine(reference, clock)
@@ -59,16 +60,14 @@ class GroupModel:
             raise OutOfPages(str(stall), request_id=stall.wait.request_id, shortage=stall.wait.shortage)
         return deltas
 
+    def rest(self, most_s: float | None) -> None:
+        """Do nothing: other ranks may have work, and a step waits for them anyway."""
+
     def statistics(self) -> TargetStatistics:
         """Return what the meter counted on this rank, and how evenly all were loaded."""
+        counted = self._meter.statistics(self.group.ranks[0].session.statistics().suspended)
         meter = self.group.meter
-        suspended = self.group.ranks[0].session.statistics().suspended
-        return self._meter.statistics(suspended, balance=(meter.ratio, meter.ratio_by_time))
-
-
-def is_rank() -> bool:
-    """Whether a launcher started this process as one of several ranks."""
-    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+        return replace(counted, balance_ratio=meter.ratio, balance_ratio_by_time=meter.ratio_by_time)
 
 
 def join() -> DistributedExchange:

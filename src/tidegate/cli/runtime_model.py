@@ -98,5 +98,6 @@ def runtime_config(settings: ModelSettings, context: int) -> RuntimeConfig:
             "max_num_tokens": settings.chunk_size,
             "max_batch_size": settings.max_sequences,
             "seed": settings.seed,
+            **settings.overrides,
         }
     )

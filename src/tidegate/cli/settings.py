@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tidegate.base import ConfigError
@@ -16,7 +17,8 @@ class ModelSettings:
     """Which model is opened and how it is served.
 
     ``attention="hybrid"`` leaves every third layer as it is and gives the others a window of ``window`` tokens besides
-    the first ``sinks``; ``"full"`` runs the model as it was trained.
+    the first ``sinks``; ``"full"`` runs the model as it was trained. ``overrides`` are runtime settings of a file; they
+    stand above the others.
     """
 
     model: str | None = None
@@ -30,6 +32,7 @@ class ModelSettings:
     max_sequences: int = 1
     kv_cache_memory_bytes: int = 1 << 30
     seed: int = 0
+    overrides: Mapping[str, object] = field(default_factory=dict)
 
     def describe(self) -> str:
         """Say in one line which model this is and how it is served."""
