@@ -40,8 +40,7 @@ def pack(header: dict[str, object], ids: Sequence[Int32Array]) -> bytes:
 
 def unpack(frame: bytes) -> tuple[object, TokenReader]:
     """Return the header, of which only its syntax was checked, and a reader of the ids behind it."""
-    if not isinstance(frame, bytes) or len(frame) < _PREFIX.size:
-        raise ConfigError(f"message of {_size(frame)} is too short: it must begin with {_PREFIX.size} bytes")
+    _check_frame(frame)
     magic, length = _PREFIX.unpack_from(frame)
     if magic != _MAGIC:
         raise ConfigError(f"message begins with {magic!r}, must begin with {_MAGIC!r}")
@@ -143,5 +142,8 @@ def _constant(name: str) -> float:
     return float(name)
 
 
-def _size(frame: object) -> str:
-    return f"{len(frame)} bytes" if isinstance(frame, bytes) else f"type {type(frame).__name__}"
+def _check_frame(frame: object) -> None:
+    if not isinstance(frame, bytes):
+        raise ConfigError(f"message of type {type(frame).__name__} must be bytes")
+    if len(frame) < _PREFIX.size:
+        raise ConfigError(f"message of {len(frame)} bytes is too short: it must begin with {_PREFIX.size}")
