@@ -71,7 +71,7 @@ class DeferralBench:
             print("same outputs in all cells" if report.same_outputs() else "OUTPUTS DIFFER BETWEEN CELLS")
             if figure_file:
                 title = f"Tokens per rank over steps, {self.load.num_ranks} ranks"
-                figure_file.write(draw_tokens([(f"{c.deferral}, {c.balance}", c.tokens) for c in cells], title=title))
+                figure_file.write(draw_tokens({f"{c.deferral}, {c.balance}": c.tokens for c in cells}, title=title))
             if record_file:
                 record_file.write(report.json())
         report.check()

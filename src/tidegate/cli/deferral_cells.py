@@ -27,8 +27,8 @@ _NUM_REQUESTS = {"fake": 512, "reference": 64}
 class DeferralLoad:
     """``concurrency`` requests in flight over all ranks until ``num_requests`` have ended; lengths from ``seed``.
 
-    Prompts are uniform in ``prompt_len`` and begin with one of ``num_heads`` heads of ``shared_len`` tokens, outputs are
-    gamma-shaped around ``output_len``. ``pool_share`` is the quota of a rank, as a share of what its part of the
+    Prompts are uniform in ``prompt_len`` and begin with one of ``num_heads`` heads of ``shared_len`` tokens, outputs
+    are gamma-shaped around ``output_len``. ``pool_share`` is the quota of a rank, as a share of what its part of the
     concurrency needs at full length.
     """
 

@@ -1,5 +1,6 @@
 """Requests, their phases and outputs, the waiting queue, running sequences as arrays."""
 
+from tidegate.request.messages import Envelope, decode_deltas, decode_envelope, encode_deltas, encode_envelope
 from tidegate.request.output import RequestOutput, Timing, TokenDelta, TokenLogprob
 from tidegate.request.phase import FinishReason, Phase, check_move, check_moves
 from tidegate.request.queue import QueueKey, WaitingQueue
@@ -9,6 +10,7 @@ from tidegate.request.sequences import Milestones, RunningSequences, SequenceSta
 
 __all__ = [
     "CacheAccess",
+    "Envelope",
     "FinishReason",
     "Milestones",
     "Phase",
@@ -25,5 +27,9 @@ __all__ = [
     "check_move",
     "check_moves",
     "check_vocabulary",
+    "decode_deltas",
+    "decode_envelope",
+    "encode_deltas",
+    "encode_envelope",
     "token_array",
 ]

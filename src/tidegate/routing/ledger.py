@@ -97,9 +97,7 @@ def _match_rows(matches: Int64Array | None, lengths: list[int], num_ranks: int) 
     """Return cached tokens as ``[request][rank]``; empty when nothing is cached anywhere."""
     if matches is None:
         return []
-    shape = (num_ranks, len(lengths))
-    if matches.dtype != np.int64 or matches.shape != shape:
-        raise ConfigError(f"matches must be an int64 array of shape {list(shape)}: ranks, requests", field="matches")
+    _check_array(matches, (num_ranks, len(lengths)))
     bad = (matches < 0) | (matches > np.array(lengths, dtype=np.int64))
     if bad.any():
         rank, index = (int(at) for at in np.argwhere(bad)[0])
@@ -110,3 +108,8 @@ def _match_rows(matches: Int64Array | None, lengths: list[int], num_ranks: int) 
         )
     rows: list[list[int]] = matches.T.tolist()
     return rows
+
+
+def _check_array(matches: object, shape: tuple[int, int]) -> None:
+    if not isinstance(matches, np.ndarray) or matches.dtype != np.int64 or matches.shape != shape:
+        raise ConfigError(f"matches must be an int64 array of shape {list(shape)}: ranks, requests", field="matches")

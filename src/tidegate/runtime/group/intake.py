@@ -107,7 +107,7 @@ class Intake:
             return 0
         envelope = Envelope(
             requests=tuple(entry.request for entry in self._new),
-            streamed=tuple(entry.is_streamed for entry in self._new),
+            streamed=tuple(entry.request.request_id for entry in self._new if entry.is_streamed),
             aborts=tuple(self._aborts),
             stops=self._stops,
         )
@@ -144,8 +144,9 @@ class Intake:
         return routed
 
     def _take_in(self, envelope: Envelope, exchange: Exchange, ranks: Sequence[Rank]) -> None:
-        for request, streams in zip(envelope.requests, envelope.streamed, strict=True):
-            self._queue[request.request_id] = _Queued(request, streams)
+        streamed = set(envelope.streamed)
+        for request in envelope.requests:
+            self._queue[request.request_id] = _Queued(request, request.request_id in streamed)
         for request_id in envelope.aborts:
             entry = self._queue.pop(request_id, None)
             if entry is None:
