@@ -203,7 +203,7 @@ def test_estimates_shorten_stop_and_revive_drafting() -> None:
             drafter.learn(row, found, wrong)
 
     tries = [i for i, length in enumerate(lengths) if length is not None]
-    assert [lengths[i] for i in tries[:3]] == [3, 2, 2]
+    assert [lengths[i] for i in tries[:3]] == [3, 2, 1]
     assert tries[2] - tries[1] == 1 + 16
     assert tries[3] - tries[2] == 1 + 32
     for _ in range(8):

@@ -13,6 +13,7 @@ from tidegate.scheduling.drafts import Drafts, DraftSource
 _FIRST_GUESS = 0.5
 _WEIGHT = 0.3
 _LEAST_ACCEPTED = 0.3
+_RETRY_GUESS = 0.2
 _FIRST_PAUSE, _LONGEST_PAUSE = 16, 512
 _UNMATCHED_PAUSE = 8
 
@@ -107,7 +108,7 @@ class Drafter:
         estimate = self._accepted[rows]
         estimate += _WEIGHT * (accepted / drafts.counts[is_drafted] - estimate)
         is_poor = estimate < _LEAST_ACCEPTED
-        self._accepted[rows] = np.where(is_poor, _LEAST_ACCEPTED, estimate)
+        self._accepted[rows] = np.where(is_poor, _RETRY_GUESS, estimate)
         self._pause[rows[estimate > _FIRST_GUESS]] = _FIRST_PAUSE
         poor = rows[is_poor]
         self._resumes_at[poor] = self._sequences.num_tokens[poor] + self._pause[poor]
