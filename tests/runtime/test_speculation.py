@@ -303,7 +303,7 @@ def test_a_cache_that_cannot_take_drafts_back_is_refused() -> None:
         ("num_speculative_tokens", 257),
         ("prompt_lookup_max", 0),
         ("prompt_lookup_min", 0),
-        ("prompt_lookup_min", 5),
+        ("prompt_lookup_min", 6),
     ],
 )
 def test_illegal_settings_are_refused(name: str, value: int) -> None:

@@ -203,10 +203,10 @@ def test_estimates_shorten_stop_and_revive_drafting() -> None:
             drafter.learn(row, found, wrong)
 
     tries = [i for i, length in enumerate(lengths) if length is not None]
-    assert [lengths[i] for i in tries[:3]] == [3, 2, 2]
-    assert tries[2] - tries[1] == 1 + 16
-    assert tries[3] - tries[2] == 1 + 32
-    for _ in range(8):
+    assert [lengths[i] for i in tries[:3]] == [3, 1, 1]
+    assert tries[1] - tries[0] == 1 + 16
+    assert tries[2] - tries[1] == 1 + 32
+    for _ in range(12):
         drafter.learn(row, drafts([[1, 1, 1, 1]]), right)
     sequences.num_tokens[0] += 100
     found = drafter.propose(row, sequences.num_tokens[row], 100)

@@ -114,8 +114,8 @@ class SpeculativeConfig:
     """
 
     num_speculative_tokens: int = 0
-    prompt_lookup_max: int = 4
-    prompt_lookup_min: int = 2
+    prompt_lookup_max: int = 5
+    prompt_lookup_min: int = 3
 
     def __post_init__(self) -> None:
         check_integer("num_speculative_tokens", self.num_speculative_tokens, 0, 256)

@@ -11,8 +11,9 @@ from tidegate.request import Request, RunningSequences
 from tidegate.scheduling.drafts import Drafts, DraftSource
 
 _FIRST_GUESS = 0.5
-_WEIGHT = 0.3
-_LEAST_ACCEPTED = 0.3
+_WEIGHT = 0.2
+_LEAST_ACCEPTED = 0.45
+_RETRY_GUESS = 0.2
 _FIRST_PAUSE, _LONGEST_PAUSE = 16, 512
 _UNMATCHED_PAUSE = 8
 
@@ -20,8 +21,8 @@ _UNMATCHED_PAUSE = 8
 class Drafter:
     """Asks a draft source for the sequences it pays for.
 
-    Each row keeps an estimate of the share of its drafts that is accepted, in which a step weighs 0.3. The estimate
-    sets how many drafts the row gets; below 0.3 it gets none for 16 tokens, then a short try, and each time that
+    Each row keeps an estimate of the share of its drafts that is accepted, in which a step weighs 0.2. The estimate
+    sets how many drafts the row gets; below 0.45 it gets none for 16 tokens, then a short try, and each time that
     fails the pause doubles, up to 512 tokens. Requests with penalties or ``prompt_logprobs`` get no drafts.
 
     With overlap a row is drafted only while none of its steps is open, since its next token must be known: a row worth
@@ -106,8 +107,8 @@ class Drafter:
         rows, accepted = rows[is_drafted], given[is_drafted] - 1
         estimate = self._accepted[rows]
         estimate += _WEIGHT * (accepted / drafts.counts[is_drafted] - estimate)
-        is_poor = estimate < _LEAST_ACCEPTED
-        self._accepted[rows] = np.where(is_poor, _LEAST_ACCEPTED, estimate)
+        is_poor = (estimate < _LEAST_ACCEPTED) & (accepted < drafts.counts[is_drafted])
+        self._accepted[rows] = np.where(is_poor, _RETRY_GUESS, estimate)
         self._pause[rows[estimate > _FIRST_GUESS]] = _FIRST_PAUSE
         poor = rows[is_poor]
         self._resumes_at[poor] = self._sequences.num_tokens[poor] + self._pause[poor]

@@ -200,7 +200,8 @@ class Scheduler:
         finished = self._end_complete(fed, now)
         if finished or any_ended:
             self._close_settled(rows[sequences.is_ended(rows)])
-        return Outcome(num_tokens=int(np.count_nonzero(drawn >= 0)), finished=finished)
+        num_tokens = len(fed) if step.drafts is None else int(np.count_nonzero(drawn >= 0))
+        return Outcome(num_tokens=num_tokens, finished=finished)
 
     def fail(self, step: Step, error: Exception, *, now: float) -> Outcome:
         """End the requests of a step whose reservation was rolled back, with reason ``error``."""
