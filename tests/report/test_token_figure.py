@@ -85,6 +85,17 @@ def test_panels_share_their_axes_and_colours() -> None:
     assert np.mean(alone[left] != beside[left]) > 0.2
 
 
+def test_rank_that_decodes_beside_long_chunks_is_seen_not_to_idle() -> None:
+    tokens = np.zeros((100, 2), dtype=np.int64)
+    tokens[:, 0] = 4000
+    idle = drawing({"a": TokenHistory(tokens.copy(), np.ones(100))})
+    tokens[:, 1] = 16
+
+    difference = np.abs(drawing({"a": TokenHistory(tokens, np.ones(100))}) - idle).max(axis=2)
+
+    assert np.mean(difference > 0.05) > 0.1
+
+
 def test_ranks_and_steps_may_be_none_or_differ() -> None:
     nothing = TokenHistory(np.zeros((0, 3), dtype=np.int64), np.zeros(0))
 
