@@ -77,4 +77,4 @@ class BenchRun:
         clock = SystemClock()
         with progress(len(requests), "requests") as advance:
             run = run_load(ModelTarget(served, clock), requests, self.load, clock, lambda _: advance())
-        return BenchReport(self.settings, self.load, run, served.statistics())
+        return BenchReport(self.settings, self.load, run, served.statistics(), self.num_ranks or 1)
