@@ -10,7 +10,7 @@ from tidegate.testing.serving import make_request
 HELD = 11
 
 
-def two_ranks(deferral: str, **settings: object) -> GroupRun:
+def two_ranks(deferral: str, max_chunk_tokens: int = 1024) -> GroupRun:
     """Each rank decodes one sequence whose next 30 tokens need no page."""
     run = GroupRun(
         2,
@@ -24,7 +24,7 @@ def two_ranks(deferral: str, **settings: object) -> GroupRun:
         enable_prefix_caching=False,
         deferral=deferral,
         attention_dp_config={"enable_balance": True, "timeout_iters": HELD + 1, "batching_wait_iters": 0},
-        **settings,
+        max_chunk_tokens=max_chunk_tokens,
     )
     for rank in range(2):
         run.submit(on(rank, f"decoder-{rank}", 33, max_tokens=40))
@@ -54,7 +54,7 @@ def test_a_fresh_prefill_of_965_tokens_is_deferred_without_a_trace(deferral: str
         assert sum(manager.statistics().reserved) == 0
         assert manager.quote().admit(manager.candidate([1] * 960), 960)
     run.step()
-    assert run.group.last.held == (0, 0)
+    assert run.group.last is not None and run.group.last.held == (0, 0)
 
     assert manager.statistics().requests == requests + 1
     assert run.run()["context"].tokens.tolist() == run.expected(context)

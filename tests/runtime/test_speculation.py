@@ -77,6 +77,7 @@ def test_in_a_pool_so_tight_that_requests_are_suspended(seed: int, overlap: bool
         some_requests(seed, 14),
         (13,),
         headroom_blocks=0,
+        max_overtakes=0,
         num_speculative_tokens=4,
         wrong_drafts=3,
         overlap=overlap,

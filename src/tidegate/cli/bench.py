@@ -11,7 +11,6 @@ from tidegate.cli.config_file import read_config
 from tidegate.cli.deferral_bench import DeferralBench
 from tidegate.cli.deferral_cells import POOL_SHARE, DeferralLoad
 from tidegate.cli.prompt_source import PromptSource
-from tidegate.cli.ranks import is_rank, start_ranks
 from tidegate.cli.settings import ModelSettings
 
 _CONCURRENCY = 8
@@ -48,9 +47,8 @@ def bench(
 ) -> None:
     """Send prompts at a model and show latency, throughput, cache hits and pages."""
     if scenario is not None:
-        load_of = DeferralLoad.of(engine.value, ranks, num_requests, concurrency, pool_share=pool_share, seed=seed)
-        DeferralBench(load_of, engine.value, model).write(json, figure)
-        return
+        cells = DeferralLoad.of(engine.value, ranks, num_requests, concurrency, pool_share=pool_share, seed=seed)
+        return DeferralBench(cells, engine.value, model).write(json, figure)
     settings = ModelSettings(
         model=model,
         attention=attention.value,
@@ -75,10 +73,4 @@ def bench(
         seed=seed,
     )
     load = Load(concurrency=settings.max_sequences, request_rate=request_rate, seed=seed)
-    run = BenchRun(settings, source, load)
-    if ranks is None and not is_rank():
-        run.write(ctx.obj, json, figure)
-    elif is_rank():
-        run.write_as_rank(json, figure)
-    else:
-        start_ranks(ranks or 1)
+    BenchRun(settings, source, load, ranks).start(ctx.obj, json, figure)

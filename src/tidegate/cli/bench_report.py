@@ -23,6 +23,7 @@ class BenchReport:
     load: Load
     run: Run
     statistics: TargetStatistics
+    num_ranks: int = 1
     example: ScratchExample = field(default_factory=ScratchExample)
 
     def heading(self) -> list[str]:
@@ -30,9 +31,12 @@ class BenchReport:
         load, num_requests = self.load, len(self.run.outcomes)
         rate = "the next when one has ended" if load.request_rate is None else f"{load.request_rate:g} a second"
         places = "" if load.concurrency is None else f", at most {load.concurrency} at once"
+        ranks = (
+            "" if self.num_ranks == 1 else f" of each of {self.num_ranks} ranks; pages and steps are those of rank 0"
+        )
         return [
             self.settings.describe(),
-            f"{num_requests} requests: {rate}{places}; at most {self.settings.chunk_size} tokens in a step",
+            f"{num_requests} requests: {rate}{places}; at most {self.settings.chunk_size} tokens in a step{ranks}",
         ]
 
     def tables(self) -> list[Table]:
@@ -58,6 +62,7 @@ class BenchReport:
             "version": version("tidegate"),
             "settings": asdict(self.settings),
             "load": asdict(self.load),
+            "num_ranks": self.num_ranks,
             "summary": Summary.of(self.run.outcomes).record(),
             "num_steps": self.statistics.num_steps,
             "num_suspensions": self.statistics.num_suspensions,

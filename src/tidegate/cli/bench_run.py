@@ -13,6 +13,7 @@ from tidegate.cli.bench_report import BenchReport
 from tidegate.cli.console import progress, quiet_libraries, show_log, show_table
 from tidegate.cli.prompt_file import PromptLine
 from tidegate.cli.prompt_source import PromptSource
+from tidegate.cli.ranks import is_rank, start_ranks
 from tidegate.cli.served_model import ModelOpener
 from tidegate.cli.settings import ModelSettings
 from tidegate.cli.target import ModelTarget
@@ -26,8 +27,18 @@ class BenchRun:
     settings: ModelSettings
     source: PromptSource
     load: Load
+    num_ranks: int | None = None
 
-    def write_as_rank(self, record: Path | None, figure: Path | None) -> None:
+    def start(self, open_model: ModelOpener, record: Path | None, figure: Path | None) -> None:
+        """Measure in this process, or as one of several ranks, or start these and wait for them."""
+        if is_rank():
+            self._write_as_rank(record, figure)
+        elif self.num_ranks is None:
+            self.write(open_model, record, figure)
+        else:
+            start_ranks(self.num_ranks)
+
+    def _write_as_rank(self, record: Path | None, figure: Path | None) -> None:
         """Do the same as one of several ranks: rank 0 measures and shows, the others serve."""
         quiet_libraries()
         show_log()
@@ -66,4 +77,4 @@ class BenchRun:
         clock = SystemClock()
         with progress(len(requests), "requests") as advance:
             run = run_load(ModelTarget(served, clock), requests, self.load, clock, lambda _: advance())
-        return BenchReport(self.settings, self.load, run, served.statistics())
+        return BenchReport(self.settings, self.load, run, served.statistics(), self.num_ranks or 1)

@@ -243,16 +243,16 @@ def release_kept(run: GroupRun) -> None:
 @contextmanager
 def _exhausted(manager):  # type: ignore[no-untyped-def]  # a cache
     """Reserve all that a cache still has, for a while."""
-    quotes = []
+    reservations: list[Reservation] = []
     while True:
         quote = manager.quote()
-        if not quote.admit(manager.candidate([26, len(quotes)], access="none"), 2):
+        if not quote.admit(manager.candidate([26, len(reservations)], access="none"), 2):
             break
-        quotes.append(manager.reserve(quote))
+        reservations.append(manager.reserve(quote))
     try:
         yield
     finally:
-        for reservation in reversed(quotes):
+        for reservation in reversed(reservations):
             reservation.rollback()
 
 
