@@ -1,8 +1,9 @@
-"""P2: a whole scheduler step of running decodes, one rank, no engine."""
+"""P2: a whole scheduler step of running decodes, one rank: plan, exchange, filter, reserve, apply; no engine."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +13,11 @@ from benchmarks.timing import time_calls
 from tidegate.base import Int64Array
 from tidegate.cache import KVCacheConfig, KVCacheManager
 from tidegate.request import Request
-from tidegate.scheduling import ModelLimits, Scheduler, SchedulerConfig
+from tidegate.runtime.group import LastStep, LocalExchange, plan_row
+from tidegate.scheduling import AttentionDPConfig, Balancer, ModelLimits, Scheduler, SchedulerConfig, balance_of
 
 LIMIT = 250.0
+_LAST = LastStep(num_tokens=256, step_us=10_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +29,29 @@ class Sizes:
     steps: int = 128
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Loop:
     """What a step goes through, with the engine's part left out."""
 
     scheduler: Scheduler
     manager: KVCacheManager
+    exchange: LocalExchange = field(default_factory=lambda: LocalExchange(1))
+    balancer: Balancer[Any] = field(default_factory=lambda: balance_of(AttentionDPConfig(), 4096))
+    state: Any = None
+
+    def balance(self) -> None:
+        """Balance from now on."""
+        self.balancer = balance_of(AttentionDPConfig(enable_balance=True), 4096)
+        self.state = self.balancer.start()
 
     def step(self, tokens: Int64Array) -> None:
-        """Plan, reserve, dispatch, start and apply."""
+        """Plan, tell, decide, reserve, dispatch, start and apply."""
         plan = self.scheduler.plan()
+        row = plan_row(plan, self.scheduler.load(), _LAST, now=0.0, has_work=True)
+        rows = self.exchange.gather(row[None])
+        self.state, decision = self.balancer.decide(self.state, rows)
+        plan = self.scheduler.restrict(plan, decision)
+        self.scheduler.note(plan)
         with self.manager.reserve(plan.quote) as reservation:
             reservation.dispatch()
             step = self.scheduler.start(plan, reservation, now=0.0)
@@ -89,4 +105,5 @@ def start(sizes: Sizes) -> Loop:
     first_tokens = np.full(sizes.sequences, 7, np.int64)
     while len(scheduler.plan().decodes) < sizes.sequences:
         loop.step(first_tokens)
+    loop.balance()
     return loop

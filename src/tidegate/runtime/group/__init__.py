@@ -4,6 +4,7 @@ Carriers that need a library have doors of their own: ``group.distributed`` and 
 ``group.ray_launch`` needs Ray too.
 """
 
+from tidegate.runtime.group.announcing import LastStep, plan_row
 from tidegate.runtime.group.build import build_group, build_rank
 from tidegate.runtime.group.environment import GroupEnvironment
 from tidegate.runtime.group.exchange import Exchange, LocalExchange
@@ -18,6 +19,7 @@ __all__ = [
     "Exchange",
     "GroupEnvironment",
     "GroupStep",
+    "LastStep",
     "LivenessConfig",
     "LocalExchange",
     "Rank",
@@ -27,5 +29,6 @@ __all__ = [
     "Verdict",
     "build_group",
     "build_rank",
+    "plan_row",
     "reserve_padding",
 ]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from tidegate.base import Clock, Int64Array, InternalError
 from tidegate.cache import KVCacheManager, ReuseScope
 from tidegate.request import Request, TokenDelta
+from tidegate.runtime.group.announcing import MICROSECONDS, LastStep, plan_row
 from tidegate.runtime.session import Session
 from tidegate.runtime.step import StepLoop
-from tidegate.scheduling import Decision, Plan, RankLoad, Scheduler, rank_row
-
-_US = 1_000_000
+from tidegate.scheduling import Decision, Plan, RankLoad, Scheduler
 
 
 class Rank:
@@ -30,9 +29,7 @@ class Rank:
         self._loop = loop
         self._clock = clock
         self._plan: Plan | None = None
-        self._num_finished = 0
-        self._last_step_us = 0
-        self._last_tokens = 0
+        self._last = LastStep()
         self.num_padding_steps = 0
 
     @property
@@ -66,29 +63,7 @@ class Rank:
     def propose(self) -> Int64Array:
         """Plan the next step and return the row that tells the others of it."""
         plan = self._plan = self._loop.propose()
-        load = self.scheduler.load()
-        oldest = load.oldest_arrival_s
-        num_prefills = len(plan.chunks) + len(plan.admissions)
-        return rank_row(
-            ctx=num_prefills,
-            first=sum(entry.is_first for entry in plan.admissions),
-            gen_real=len(plan.decodes),
-            gen_pad=int(plan.num_sequences == 0),
-            ctx_tokens=plan.num_tokens - plan.num_decode_tokens,
-            decode_tokens=plan.num_decode_tokens,
-            backlog_tokens=load.prefill_tokens,
-            waiting=load.waiting,
-            oldest_wait_us=0 if oldest is None else max(int((self._clock.now() - oldest) * _US), 0),
-            finished=self._num_finished,
-            free_seats=load.seats,
-            last_step_us=self._last_step_us,
-            fits=int(not plan.is_short),
-            held_passes=plan.most_held_passes,
-            has_work=int(self.has_work),
-            active=load.active,
-            retiring=load.retiring,
-            last_tokens=self._last_tokens,
-        )
+        return plan_row(plan, self.scheduler.load(), self._last, now=self._clock.now(), has_work=self.has_work)
 
     def restrict(self, decision: Decision) -> int:
         """Let the decision take away what it holds; return the tokens that this rank will compute."""
@@ -103,9 +78,8 @@ class Rank:
         plan, self._plan = self._proposed(), None
         report = self._loop.conclude(plan, must_compute=runs)
         self.num_padding_steps += runs and plan.num_sequences == 0
-        self._last_step_us = int((self._clock.now() - began_s) * _US)
-        self._last_tokens = plan.num_tokens
-        self._num_finished = len(report.outcome.finished)
+        step_us = int((self._clock.now() - began_s) * MICROSECONDS)
+        self._last = LastStep(plan.num_tokens, step_us, len(report.outcome.finished))
         return self.session.absorb(report)
 
     def abandon(self) -> None:
