@@ -97,3 +97,16 @@ def test_figure_without_histories_is_refused() -> None:
         draw_tokens({})
     with pytest.raises(ConfigError, match="columns=0"):
         draw_tokens({"a": history(2)}, columns=0)
+
+
+def test_rank_that_decodes_beside_long_chunks_does_not_look_idle() -> None:
+    from matplotlib.image import imread
+
+    panels = []
+    for decoded in (0, 16):
+        run = TokenHistory(np.tile(np.array([4000, decoded]), (100, 1)), np.ones(100))
+        panels.append(imread(io.BytesIO(draw_tokens({"a": run})))[100:])  # below the title, whose numbers differ
+
+    difference = np.abs(panels[0] - panels[1]).max(axis=2)
+
+    assert np.mean(difference > 0.05) > 0.1

@@ -85,11 +85,14 @@ def requests(draw: st.DrawFn) -> Request:
     )
 
 
-def envelopes() -> st.SearchStrategy[Envelope]:
-    return st.builds(
-        Envelope,
-        requests=st.lists(requests(), max_size=3).map(tuple),
-        aborts=st.lists(NAMES, max_size=3).map(tuple),
+@st.composite
+def envelopes(draw: st.DrawFn) -> Envelope:
+    new = tuple(draw(st.lists(requests(), max_size=3)))
+    return Envelope(
+        requests=new,
+        aborts=tuple(draw(st.lists(NAMES, max_size=3))),
+        streamed=tuple(request.request_id for request in new if draw(st.booleans())),
+        stops=draw(st.booleans()),
     )
 
 
@@ -118,6 +121,7 @@ def outputs() -> st.SearchStrategy[RequestOutput]:
         timing=timings(),
         num_cached_tokens=INT32,
         num_suspensions=INT32,
+        num_overtakes=INT32,
         text=TEXTS,
         error=st.none() | TEXTS,
         logprobs=st.none() | st.lists(logprobs(), max_size=2).map(tuple),

@@ -36,13 +36,29 @@ REQUEST = Request(
     stop=("a", "ü\ud800"),
     stop_token_ids=(4,),
     declared=(2,),
+    priority=-3,
     arrival_s=0.1,
     timeout_s=3,
     lora_id="l",
     lora_version="2",
+    salt="s",
+    access="read",
+    prompt_logprobs=True,
+    run_to_capacity=True,
     attention_dp_rank=1,
     attention_dp_relax=False,
     conversation_id="c",
+    max_tokens=5,
+    min_tokens=2,
+    ignore_eos=True,
+)
+SAMPLING = replace(
+    REQUEST.sampling,
+    top_p=0.3,
+    min_p=0.1,
+    repetition_penalty=1.1,
+    presence_penalty=-0.1,
+    frequency_penalty=0.7,
 )
 OUTPUT = RequestOutput(
     request_id="r",
@@ -50,13 +66,18 @@ OUTPUT = RequestOutput(
     tokens=token_array([3]),
     finish_reason=FinishReason.STOP,
     timing=Timing(arrival_s=0.1, admitted_s=0.2, first_token_s=None, finished_s=0.3),
+    num_cached_tokens=1,
+    num_suspensions=2,
+    num_overtakes=3,
     text="x",
     error="broken",
     logprobs=(TokenLogprob(3, -0.1, ((4, -float("inf")),)),),
     prompt_logprobs=(None, TokenLogprob(2, -0.2)),
 )
-ENVELOPE = encode_envelope(Envelope((REQUEST,), ("gone",)))
-DELTAS = encode_deltas([TokenDelta(request_id="r", tokens=token_array([3]), text="x", output=OUTPUT)])
+SENT = Envelope((replace(REQUEST, sampling=SAMPLING),), ("gone",), ("r",), True)
+DELTA = TokenDelta(request_id="r", tokens=token_array([3]), text="x", output=OUTPUT)
+ENVELOPE = encode_envelope(SENT)
+DELTAS = encode_deltas([DELTA])
 DECODERS: list[Callable[[bytes], object]] = [decode_envelope, decode_deltas]
 
 
@@ -73,8 +94,8 @@ def edited(message: bytes, edit: Callable[[Any], object]) -> bytes:
     return frame(json.dumps(header), message[8 + length :])
 
 
-def column(name: str) -> int:
-    return [field.name for field in fields(Request)].index(name)
+def column(name: str, kind: type[Any] = Request) -> int:
+    return [field.name for field in fields(kind)].index(name)
 
 
 def setting(name: str, value: object) -> bytes:
@@ -82,12 +103,20 @@ def setting(name: str, value: object) -> bytes:
     return edited(ENVELOPE, lambda header: header["requests"][0].__setitem__(column(name), value))
 
 
+def delta_setting(name: str, value: object) -> bytes:
+    """The deltas with one field of the first replaced."""
+    return edited(DELTAS, lambda header: header["deltas"][0].__setitem__(column(name, TokenDelta), value))
+
+
+def output_setting(name: str, value: object) -> bytes:
+    """The deltas with one field of the first one's output replaced."""
+    at = column("output", TokenDelta)
+    return edited(DELTAS, lambda header: header["deltas"][0][at].__setitem__(column(name, RequestOutput), value))
+
+
 @given(envelopes())
 def test_envelope_arrives_as_it_left(envelope: Envelope) -> None:
-    arrived = decode_envelope(encode_envelope(envelope))
-
-    assert arrived.aborts == envelope.aborts
-    assert same(arrived.requests, envelope.requests)
+    assert same(decode_envelope(encode_envelope(envelope)), envelope)
 
 
 @given(st.lists(deltas(), max_size=4))
@@ -96,10 +125,47 @@ def test_deltas_arrive_as_they_left(sent: list[TokenDelta]) -> None:
 
 
 def test_examples_arrive_as_they_left() -> None:
-    (delta,) = decode_deltas(DELTAS)
+    assert same(decode_envelope(ENVELOPE), SENT)
+    assert same(decode_deltas(DELTAS), [DELTA])
 
-    assert same(decode_envelope(ENVELOPE).requests, (REQUEST,))
-    assert same(delta.output, OUTPUT)
+
+@pytest.mark.parametrize(
+    "example", [SENT, SENT.requests[0], SAMPLING, DELTA, OUTPUT], ids=lambda each: type(each).__name__
+)
+def test_examples_leave_no_field_at_its_default(example: Any) -> None:
+    """A field that the codec forgot would arrive at its default, and only an example with another value shows it."""
+    for field in fields(example):
+        default = field.default_factory() if callable(field.default_factory) else field.default
+        assert not same(getattr(example, field.name), default), f"give {field.name} another value in the examples"
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Request)])
+def test_object_is_refused_in_every_field_of_a_request(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"requests\[0\].*{name}"):
+        decode_envelope(setting(name, {"a": 1}))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(SamplingParams)])
+def test_object_is_refused_in_every_field_of_sampling(name: str) -> None:
+    at = column(name, SamplingParams)
+
+    def edit(header: Any) -> None:
+        header["requests"][0][column("sampling")][at] = {"a": 1}
+
+    with pytest.raises(ConfigError, match=rf"requests\[0\].*{name}"):
+        decode_envelope(edited(ENVELOPE, edit))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(TokenDelta)])
+def test_object_is_refused_in_every_field_of_a_delta(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"deltas\[0\]\.{name}="):
+        decode_deltas(delta_setting(name, {"a": 1}))
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(RequestOutput)])
+def test_object_is_refused_in_every_field_of_an_output(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"deltas\[0\]\.output\.{name}="):
+        decode_deltas(output_setting(name, {"a": 1}))
 
 
 def test_difference_would_be_seen() -> None:
@@ -217,6 +283,9 @@ def test_hostile_frame_is_refused_with_the_reason(
         (edited(ENVELOPE, lambda header: header["requests"][0].append(1)), r"requests\[0\]=.* must be a list of \d+"),
         (edited(ENVELOPE, lambda header: header.update(requests={})), "requests={} must be a list"),
         (edited(ENVELOPE, lambda header: header.update(aborts=["a", 5])), r"aborts\[1\]=5 must be"),
+        (edited(ENVELOPE, lambda header: header.update(stops=1)), "stops=1 must be True or False"),
+        (edited(ENVELOPE, lambda header: header.update(streamed=True)), "streamed=True must be a list"),
+        (edited(ENVELOPE, lambda header: header.update(streamed=["r", "?"])), r"streamed\[1\]='\?' must be the id of"),
         (setting("prompt", 10**18), r"requests\[0\].prompt=1000000000000000000 must be a number of the 3"),
         (setting("prompt", 2), "holds 3 token ids, but its header declares 2"),
         (setting("prompt", 0), r"requests\[0\]: prompt=\[\] must hold at least one token"),
@@ -234,26 +303,25 @@ def test_hostile_envelope_is_refused_with_the_reason(message: bytes, reason: str
 
 
 OUTPUT_EDITS = [
-    (1, 10**9, "output.prompt=1000000000 must be a number of the"),
-    (3, "tired", r"finish_reason='tired' must be one of \['stop'"),
-    (3, ["stop"], "finish_reason"),
-    (4, [0.0, None, None, None], "finished_s=None must be a number"),
-    (4, [0.0, float("inf"), None, 1.0], "admitted_s=inf must be a number"),
-    (5, -1, "num_cached_tokens=-1 must be an integer"),
-    (7, None, "output.text=None must be a string"),
-    (8, 5, "output.error=5 must be a string"),
-    (9, [None], r"logprobs\[0\]=None must be a list of 3"),
-    (9, [[1, 2, []]], r"logprobs\[0\].logprob=2 must be a float"),
-    (10, [[1, 2.0, [[1]]]], r"prompt_logprobs\[0\].top=\[1\] must be a list of 2"),
+    ("prompt", 10**9, "output.prompt=1000000000 must be a number of the"),
+    ("finish_reason", "tired", r"finish_reason='tired' must be one of \['stop'"),
+    ("finish_reason", ["stop"], "finish_reason"),
+    ("timing", [0.0, None, None, None], "finished_s=None must be a number"),
+    ("timing", [0.0, float("inf"), None, 1.0], "admitted_s=inf must be a number"),
+    ("num_cached_tokens", -1, "num_cached_tokens=-1 must be an integer"),
+    ("num_overtakes", True, "num_overtakes=True must be an integer"),
+    ("text", None, "output.text=None must be a string"),
+    ("error", 5, "output.error=5 must be a string"),
+    ("logprobs", [None], r"logprobs\[0\]=None must be a list of 3"),
+    ("logprobs", [[1, 2, []]], r"logprobs\[0\].logprob=2 must be a float"),
+    ("prompt_logprobs", [[1, 2.0, [[1]]]], r"prompt_logprobs\[0\].top\[0\]=\[1\] must be a list of 2"),
 ]
 
 
-@pytest.mark.parametrize(("place", "value", "reason"), OUTPUT_EDITS)
-def test_hostile_output_is_refused_with_the_reason(place: int, value: object, reason: str) -> None:
-    message = edited(DELTAS, lambda header: header["deltas"][0][3].__setitem__(place, value))
-
+@pytest.mark.parametrize(("name", "value", "reason"), OUTPUT_EDITS)
+def test_hostile_output_is_refused_with_the_reason(name: str, value: object, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        decode_deltas(message)
+        decode_deltas(output_setting(name, value))
 
 
 @pytest.mark.parametrize("message", [None, "text", bytearray(ENVELOPE), 5])
@@ -279,8 +347,12 @@ def test_what_nobody_could_decode_is_not_sent(delta: TokenDelta) -> None:
         encode_deltas([delta])
 
 
-def test_prompt_that_nobody_could_decode_is_not_sent() -> None:
+def test_envelope_that_nobody_could_decode_is_not_sent() -> None:
     with pytest.raises(ConfigError, match=r"prompt\[0\]=-5"):
         encode_envelope(Envelope((Request(request_id="r", prompt=np.array([-5], dtype=np.int32)),)))
     with pytest.raises(ConfigError, match="aborts=5"):
         encode_envelope(Envelope((), (5,)))  # type: ignore[arg-type]  # the point of the test
+    with pytest.raises(ConfigError, match=r"streamed\[0\]='gone' must be the id of"):
+        encode_envelope(Envelope((), ("gone",), ("gone",)))
+    with pytest.raises(ConfigError, match="stops=1"):
+        encode_envelope(Envelope(stops=1))  # type: ignore[arg-type]  # the point of the test

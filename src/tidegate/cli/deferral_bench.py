@@ -68,7 +68,7 @@ class DeferralBench:
             report = DeferralReport(self.engine, self.load, cells)
             print(*report.heading(), sep="\n")
             show_table(report.table(), sys.stdout)
-            print("same outputs in all cells" if report.same_outputs() else "OUTPUTS DIFFER BETWEEN CELLS")
+            print(*report.notes(), sep="\n")
             if figure_file:
                 title = f"Tokens per rank over steps, {self.load.num_ranks} ranks"
                 figure_file.write(draw_tokens({f"{c.deferral}, {c.balance}": c.tokens for c in cells}, title=title))

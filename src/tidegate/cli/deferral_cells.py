@@ -37,7 +37,7 @@ class DeferralLoad:
     concurrency: int = 256
     max_batch_size: int = 128
     prompt_len: tuple[int, int] = (288, 416)
-    output_len: int = 48
+    output_len: int = 64
     shared_len: int = 256
     num_heads: int = 12
     pool_share: float = POOL_SHARE
@@ -79,12 +79,14 @@ class DeferralLoad:
 
     def quota_bytes(self, layers: Sequence[LayerSpec]) -> int:
         """Return a rank's cache quota: the stated share of what its part of the concurrency needs at full length."""
-        tokens = 0
+        need, block = 0, 0
         for layer in layers:
-            per_token = sum(buffer.bytes_per_entry for buffer in layer.buffers)
+            per_block = BLOCK * sum(buffer.bytes_per_entry for buffer in layer.buffers)
             blocks = -(-self.longest // BLOCK) if layer.window is None else window_peak(layer.window, BLOCK)
-            tokens += blocks * BLOCK * per_token
-        return int(self.pool_share * tokens * -(-self.concurrency // self.num_ranks))
+            need += blocks * per_block
+            block += per_block
+        # At least one request must fit, and the padding entry.
+        return int(max(self.pool_share * -(-self.concurrency // self.num_ranks), 1.0) * need) + 2 * block
 
     def requests(self, vocab_size: int) -> list[Request]:
         """Return the requests, equal for equal seeds. Each ends at its length and draws the likeliest token."""
@@ -98,6 +100,7 @@ class DeferralLoad:
                 prompt=_prompt(heads[rng.integers(self.num_heads)], rng, int(length), vocab_size),
                 max_tokens=int(count),
                 ignore_eos=True,
+                declared=(self.shared_len,) if length >= self.shared_len > 0 else (),
                 sampling=SamplingParams(temperature=0.0),
             )
             for i, (length, count) in enumerate(zip(lengths, outputs, strict=True))
@@ -176,16 +179,25 @@ class DeferralReport:
             "deferral",
             "balance",
             "ended",
-            "violations",
+            "bad",
             "tokens/s",
             "TTFT (s)",
-            "balance ratio",
+            "ratio",
             "by time",
-            "held page-s",
-            "peak pages",
-            "suspended",
+            "page-s",
+            "peak",
+            "susp.",
         )
         return Table("Deferral policies and balance", columns, tuple(rows))
+
+    def notes(self) -> list[str]:
+        """Say what the columns are."""
+        same = "same outputs in all cells" if self.same_outputs() else "OUTPUTS DIFFER BETWEEN CELLS"
+        return [
+            same,
+            "bad: failed audits, lost pages, wrong outputs. ratio: mean over steps of mean by most tokens of a rank",
+            "page-s: seconds that pages of held-back prefills were kept. peak: pages in use on one rank",
+        ]
 
     def same_outputs(self) -> bool:
         """Whether every cell produced the same tokens for every request."""

@@ -43,7 +43,6 @@ class FakeCells:
                 "max_batch_size": load.max_batch_size,
                 "max_num_tokens": 2048,
                 "max_partial_prefills": 4,
-                "headroom_blocks": 0,
                 "deferral": deferral,
                 "attention_dp_config": balance_settings(balance),
             }

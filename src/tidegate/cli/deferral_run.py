@@ -139,8 +139,10 @@ class CellRun:
         """Return one row for each rank of this process, when nothing is left to run."""
         rows = []
         for i, rank in enumerate(self._group.ranks):
-            rank.release_kept()
-            is_leaking = self._violations == 0 and rank.manager.quote().supply != self._free[i]
+            is_leaking = False
+            if not self._violations:
+                rank.release_kept()
+                is_leaking = rank.manager.quote().supply != self._free[i]
             rows.append(
                 RankCounters(
                     peak_pages=sum(pool.peak_in_use for pool in rank.manager.statistics().pools),
@@ -179,5 +181,6 @@ class CellRun:
             held_passes=int(held.sum()),
             duration_s=duration,
             digest=digest_of(outputs),
-            tokens=TokenHistory(np.array(self._tokens, dtype=np.int64), np.array(self._step_s)),
+            # A row tells what its rank computed in the step before.
+            tokens=TokenHistory(np.array(self._tokens[1:], dtype=np.int64), np.array(self._step_s[:-1])),
         )

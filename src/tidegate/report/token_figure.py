@@ -58,16 +58,18 @@ def draw_tokens(histories: Mapping[str, TokenHistory], *, title: str = "", colum
 
 
 def _draw_panel(panel: Axes, name: str, history: TokenHistory, num_steps: int, most: int) -> AxesImage:
+    from matplotlib.colors import PowerNorm
+
     num_ranks = history.tokens.shape[1]
     width = -(-num_steps // _MAX_BINS)
     peaks = _peaks(history.tokens, width)
+    # Linear colours would show a rank that decodes like one that idles, beside chunks of thousands of tokens.
     image = panel.imshow(
         peaks.T,
         aspect="auto",
         interpolation="nearest",
         extent=(0, max(len(peaks), 1) * width, num_ranks - 0.5, -0.5),
-        vmin=0,
-        vmax=most,
+        norm=PowerNorm(0.5, vmin=0, vmax=most),
         cmap="magma_r",
     )
     panel.set_title(f"{name}\n{_facts(history)}", loc="left", fontsize="small")

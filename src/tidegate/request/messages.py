@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import get_origin, get_type_hints
 
 from tidegate.base import ConfigError, Int32Array, check_bool, check_text, shown
 from tidegate.request.output import TokenDelta
-from tidegate.request.output_rows import OutputRow, output_of, output_row
 from tidegate.request.request import Request
+from tidegate.request.rows import row_shape
 from tidegate.request.sampling_params import SamplingParams
 from tidegate.request.wire import TokenReader, check_ids, check_string, items, members, pack, unpack
 
 _SAMPLING = tuple(field.name for field in fields(SamplingParams))
 _REQUEST = tuple(field.name for field in fields(Request))
-_TUPLES = ("stop", "stop_token_ids", "declared")
+_TUPLES = tuple(name for name, hint in get_type_hints(Request).items() if get_origin(hint) is tuple)
+_DELTA = row_shape(TokenDelta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ def encode_envelope(envelope: Envelope) -> bytes:
     for name, ids in (("aborts", envelope.aborts), ("streamed", envelope.streamed)):
         for request_id in ids:
             check_text(name, request_id)
+    _check_streamed(envelope)
+    check_bool("stops", envelope.stops)
     header: dict[str, object] = {
         "kind": "envelope",
         "fields": _REQUEST,
@@ -64,23 +68,15 @@ def decode_envelope(message: bytes) -> Envelope:
     requests = [_request_of(f"requests[{i}]", row, ids) for i, row in enumerate(items("requests", rows))]
     ids.close()
     check_bool("stops", stops)
-    return Envelope(tuple(requests), _texts("aborts", aborts), _texts("streamed", streamed), stops is True)
+    envelope = Envelope(tuple(requests), _texts("aborts", aborts), _texts("streamed", streamed), stops is True)
+    _check_streamed(envelope)
+    return envelope
 
 
 def encode_deltas(deltas: Sequence[TokenDelta]) -> bytes:
     """Return deltas, with the outputs some of them carry, as bytes."""
-    rows: list[object] = []
     ids: list[Int32Array] = []
-    for delta in deltas:
-        check_text("request_id", delta.request_id)
-        check_string("text", delta.text)
-        check_ids("tokens", delta.tokens)
-        ids.append(delta.tokens)
-        output: OutputRow | None = None
-        if delta.output is not None:
-            output = output_row(delta.output)
-            ids += [delta.output.prompt, delta.output.tokens]
-        rows.append([delta.request_id, len(delta.tokens), delta.text, output])
+    rows = [_DELTA.write(f"deltas[{i}]", delta, ids) for i, delta in enumerate(deltas)]
     return pack({"kind": "deltas", "deltas": rows}, ids)
 
 
@@ -89,7 +85,7 @@ def decode_deltas(message: bytes) -> list[TokenDelta]:
     header, ids = unpack(message)
     kind, rows = members("header", header, ("kind", "deltas"))
     _check_kind(kind, "deltas")
-    deltas = [_delta_of(f"deltas[{i}]", row, ids) for i, row in enumerate(items("deltas", rows))]
+    deltas = [_DELTA.read(f"deltas[{i}]", row, ids) for i, row in enumerate(items("deltas", rows))]
     ids.close()
     return deltas
 
@@ -115,23 +111,20 @@ def _request_of(where: str, row: object, ids: TokenReader) -> Request:
         raise ConfigError(f"{where}: {error}", **error.evidence) from None
 
 
-def _delta_of(where: str, row: object, ids: TokenReader) -> TokenDelta:
-    request_id, num_tokens, text, output = items(where, row, 4)
-    check_text(f"{where}.request_id", request_id)
-    return TokenDelta(
-        request_id=check_string(f"{where}.request_id", request_id),
-        tokens=ids.take(f"{where}.tokens", num_tokens),
-        text=check_string(f"{where}.text", text),
-        output=None if output is None else output_of(f"{where}.output", output, ids),
-    )
-
-
 def _texts(name: str, value: object) -> tuple[str, ...]:
     found = []
     for i, text in enumerate(items(name, value)):
         check_text(f"{name}[{i}]", text)
         found.append(check_string(f"{name}[{i}]", text))
     return tuple(found)
+
+
+def _check_streamed(envelope: Envelope) -> None:
+    new = {request.request_id for request in envelope.requests}
+    for i, request_id in enumerate(envelope.streamed):
+        if request_id not in new:
+            legal = "the id of a request in the same message"
+            raise ConfigError(f"streamed[{i}]={shown(request_id)} must be {legal}", field="streamed", value=request_id)
 
 
 def _check_kind(kind: object, expected: str) -> None:

@@ -126,15 +126,18 @@ class ReserveEarly:
             self._give_back(request_id)
 
     def _reserve(self, plan: Plan) -> Plan:
-        """Reserve what runs already, then each admission; return the plan without those that got nothing."""
-        if len(plan.decodes) or plan.chunks or plan.victims:
-            self._base = self._manager.reserve(self._scheduler.base_quote(plan))
+        """Reserve each admission, then what runs already; return the plan without admissions that got nothing.
+
+        In this order, because what runs takes pages from the cache that an admission may want to reuse.
+        """
         admissions = []
         for entry in plan.admissions:
             request_id = entry.waiting.request.request_id
             if request_id in self._parked or self._open(entry):
                 self._parked[request_id] = entry
                 admissions.append(entry)
+        if len(plan.decodes) or plan.chunks or plan.victims:
+            self._base = self._manager.reserve(self._scheduler.base_quote(plan))
         return plan if len(admissions) == len(plan.admissions) else replace(plan, admissions=tuple(admissions))
 
     def _entries(self) -> tuple[Admission, ...]:

@@ -1,6 +1,6 @@
 """A rank that serves the packaged model: rank 0 submits requests and writes what came of them as JSON.
 
-``python -m tests.runtime.group.serving_program OUTPUT NUM_REQUESTS``; with ``forever`` for a number, requests never end.
+``python -m tests.runtime.group.serving_program OUTPUT NUM_REQUESTS``; ``forever``: requests that never end.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from tidegate.request import Request, RequestOutput, SamplingParams, token_array
 from tidegate.runtime import RuntimeConfig
@@ -19,7 +20,7 @@ from tidegate.runtime.model import load_model
 
 TEXT = Path(__file__).parents[3] / "examples" / "prompts.txt"
 GREEDY = SamplingParams(temperature=0.0)
-SETTINGS: dict[str, object] = {
+SETTINGS: dict[str, Any] = {
     "device_bytes": 64 << 20,
     "max_seq_len": 512,
     "max_batch_size": 16,
