@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegate.base import ConfigError, SystemClock
@@ -46,10 +46,12 @@ class BenchRun:
         from tidegate.cli.group_model import GroupModel, join, leading, serve
 
         with closing(join()) as exchange:
+            if self.num_ranks is not None and self.num_ranks != exchange.size:
+                raise ConfigError(f"--ranks {self.num_ranks}, but WORLD_SIZE={exchange.size}", field="ranks")
             served = GroupModel.open(self.settings, exchange)
             if served.group.is_leader:
                 with leading(served.group):
-                    self.write(lambda _: served, record, figure)
+                    replace(self, num_ranks=exchange.size).write(lambda _: served, record, figure)
             else:
                 serve(served.group)
 

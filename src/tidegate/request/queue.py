@@ -49,13 +49,12 @@ class WaitingQueue(Generic[Item]):
         for order in self._arrivals:
             yield self._entries[order].item
 
-    def check_room(self) -> None:
-        """Raise ``QueueFull`` when one more submission would exceed the limit."""
-        if self._limit is not None and len(self._keys) >= self._limit:
+    def check_room(self, num_others: int = 0) -> None:
+        """Raise ``QueueFull`` when one more submission, besides ``num_others``, would exceed the limit."""
+        waiting = len(self._keys) + num_others
+        if self._limit is not None and waiting >= self._limit:
             raise QueueFull(
-                f"{len(self._keys)} requests wait and max_waiting={self._limit}",
-                waiting=len(self._keys),
-                limit=self._limit,
+                f"{waiting} requests wait and max_waiting={self._limit}", waiting=waiting, limit=self._limit
             )
 
     def push(self, request_id: str, key: QueueKey, item: Item, num_tokens: int = 0) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -15,13 +16,14 @@ from tidegate.request import (
     RequestOutput,
     Timing,
     TokenDelta,
+    WaitingQueue,
     decode_envelope,
     encode_envelope,
 )
 from tidegate.routing import RankLoads, RoutingConfig, check_target, router_of
 from tidegate.runtime.group.exchange import Exchange
 from tidegate.runtime.group.rank import Rank
-from tidegate.scheduling import Column
+from tidegate.scheduling import Column, SchedulerConfig
 
 _EXTRA_CANDIDATES = 64
 """Queued requests shown to the router beyond the free seats: some may be for ranks that are full."""
@@ -39,8 +41,8 @@ class Intake:
     def __init__(
         self,
         routing: RoutingConfig,
+        scheduler: SchedulerConfig,
         num_ranks: int,
-        max_requests: int,
         *,
         check: Callable[[Request], None],
         now: Callable[[], float],
@@ -48,10 +50,13 @@ class Intake:
         self._router = router_of(routing)
         self._wants_matches = routing.wants_matches
         self._num_ranks = num_ranks
-        self._max_requests = max_requests
+        self._max_requests = scheduler.max_batch_size
+        self._by_priority = scheduler.policy == "priority"
         self._check = check
         self._now = now
-        self._queue: dict[str, _Queued] = {}
+        self._queue: WaitingQueue[_Queued] = WaitingQueue(scheduler.max_waiting)
+        self._num_queued = 0
+        self._deadlines: dict[str, float] = {}
         self._known: set[str] = set()
         self._new: list[_Queued] = []
         self._aborts: list[str] = []
@@ -71,7 +76,10 @@ class Intake:
         return len(self._queue) + len(self._new)
 
     def submit(self, request: Request, *, stream: bool) -> None:
-        """Take a request at rank 0; raises ``ConfigError`` or ``RequestTooLong``, and then nothing has changed."""
+        """Take a request at rank 0.
+
+        Raises ``ConfigError``, ``RequestTooLong`` or ``QueueFull``, and then nothing has changed.
+        """
         if self._stops or self.is_stopped:
             raise Closed("the ranks were told to stop")
         if request.request_id in self._known:
@@ -80,6 +88,7 @@ class Intake:
             )
         check_target(request, self._num_ranks)
         self._check(request)
+        self._queue.check_room(len(self._new))
         self._known.add(request.request_id)
         self._new.append(_Queued(request, stream))
 
@@ -99,10 +108,7 @@ class Intake:
     def announce(self) -> int:
         """Seal what is to be sent with the next step, and return its size in bytes."""
         now = self._now()
-        for name, entry in self._queue.items():
-            limit = entry.request.timeout_s
-            if limit is not None and now >= entry.request.arrival_s + limit:
-                self._aborts.append(name)
+        self._aborts += [name for name, due in self._deadlines.items() if now >= due and name not in self._aborts]
         if not (self._new or self._aborts or self._stops):
             return 0
         envelope = Envelope(
@@ -124,13 +130,13 @@ class Intake:
         num_bytes = int(rows[0, Column.INBOX_BYTES])
         if num_bytes:
             self._take_in(decode_envelope(exchange.broadcast(self._payload, num_bytes)), exchange, ranks)
-        if not self._queue:
+        if not len(self._queue):
             return ()
         loads = _loads(rows, self._max_requests)
         room = int(np.maximum(loads.max_requests - loads.num_live, 0).sum())
         if not room:
             return ()
-        shown = [entry.request for _, entry in zip(range(room + _EXTRA_CANDIDATES), self._queue.values(), strict=False)]
+        shown = [entry.request for entry in islice(self._queue, room + _EXTRA_CANDIDATES)]
         matches = None
         if self._wants_matches:
             local = np.array([[rank.match(request) for request in shown] for rank in ranks], dtype=np.int64)
@@ -138,17 +144,29 @@ class Intake:
         routing = self._router.route(loads, shown, matches)
         routed = tuple((assignment.request_id, assignment.rank) for assignment in routing.assignments)
         for request_id, target in routed:
-            entry = self._queue.pop(request_id)
-            if target in exchange.local:
+            entry = self._leave(request_id)
+            if entry is not None and target in exchange.local:
                 ranks[exchange.local.index(target)].submit(entry.request, stream=entry.is_streamed)
         return routed
+
+    def _enter(self, entry: _Queued) -> None:
+        request = entry.request
+        rank = request.priority if self._by_priority else 0
+        self._queue.push(request.request_id, (rank, self._num_queued), entry)
+        self._num_queued += 1
+        if request.timeout_s is not None:
+            self._deadlines[request.request_id] = request.arrival_s + request.timeout_s
+
+    def _leave(self, request_id: str) -> _Queued | None:
+        self._deadlines.pop(request_id, None)
+        return self._queue.pop(request_id)
 
     def _take_in(self, envelope: Envelope, exchange: Exchange, ranks: Sequence[Rank]) -> None:
         streamed = set(envelope.streamed)
         for request in envelope.requests:
-            self._queue[request.request_id] = _Queued(request, request.request_id in streamed)
+            self._enter(_Queued(request, request.request_id in streamed))
         for request_id in envelope.aborts:
-            entry = self._queue.pop(request_id, None)
+            entry = self._leave(request_id)
             if entry is None:
                 for rank in ranks:
                     rank.session.abort(request_id)

@@ -62,8 +62,10 @@ class Rank:
 
     def propose(self) -> Int64Array:
         """Plan the next step and return the row that tells the others of it."""
+        self.session.expire()
+        load = self.scheduler.load()  # first: policies that reserve while they plan move cursors
         plan = self._plan = self._loop.propose()
-        return plan_row(plan, self.scheduler.load(), self._last, now=self._clock.now(), has_work=self.has_work)
+        return plan_row(plan, load, self._last, now=self._clock.now(), has_work=self.has_work)
 
     def restrict(self, decision: Decision) -> int:
         """Let the decision take away what it holds; return the tokens that this rank will compute."""

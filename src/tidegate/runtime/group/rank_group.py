@@ -83,7 +83,10 @@ class RankGroup:
         return self._intake.is_stopped
 
     def submit(self, request: Request, *, stream: bool = False) -> None:
-        """Take a request for whichever rank the router chooses. Raises ``ConfigError`` for an impossible target."""
+        """Take a request for whichever rank the router chooses.
+
+        Raises ``ConfigError``, ``RequestTooLong`` or ``QueueFull``, and then nothing has changed.
+        """
         self._intake.submit(request, stream=stream)
 
     def abort(self, request_id: str) -> None:
