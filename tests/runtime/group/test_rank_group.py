@@ -144,8 +144,8 @@ def test_time_outs_end_requests_in_the_front_queue_and_on_their_rank() -> None:
 
 def test_cancelling_reaches_a_request_wherever_it_is() -> None:
     run = run_of(2, max_batch_size=1)
-    for request in some(6, ignore_eos=True):
-        run.submit(request)
+    for i in range(6):
+        run.submit(make_request(f"r{i}", 5, max_tokens=20))
     run.group.abort("r5")  # not yet sent
     run.step()
     run.step()
@@ -251,7 +251,7 @@ def test_no_policy_holds_a_prefill_past_its_bound(deferral: str, bound: int) -> 
     group.submit(make_request("second", 30, max_tokens=2, attention_dp_rank=1))
     group.step()
 
-    held = []
+    held: list[int] = []
     while group.has_work and len(held) < 60:
         group.step()
         assert group.last is not None
