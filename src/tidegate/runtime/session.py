@@ -127,6 +127,12 @@ class Session:
             return self.take_ready()
         return self.absorb(self._loop.run_once())
 
+    def withdraw(self, request_id: str) -> None:
+        """Forget a request that waits and never ran: another session takes it over."""
+        self._scheduler.withdraw(request_id)
+        del self._open[request_id]
+        self._watched.pop(request_id, None)
+
     def expire(self) -> None:
         """End requests whose time is over; their last deltas come with the next step."""
         self._ready.extend(self._end(output) for output in self._scheduler.expire(self._clock.now()))

@@ -48,8 +48,8 @@ class Scheduler:
     drafts, decodes may carry some, and ``accept_drafts`` stands before ``apply``.
 
     ``restrict(plan, decision)`` returns what a decision leaves of a plan, ``base_quote(plan)`` prices a plan without
-    its admissions, ``load()`` tells what waits and runs, and ``check(request)`` raises for a request that can never be
-    served; they change nothing.
+    its admissions, ``load()`` tells what waits and runs, ``unstarted(n)`` who waits and never ran, and
+    ``check(request)`` raises for a request that can never be served; they change nothing.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class Scheduler:
         self.restrict: Callable[[Plan, Decision], Plan] = partial(restrict, self._view)
         self.base_quote: Callable[[Plan], Quote] = partial(base_quote, self._view)
         self.load: Callable[[], RankLoad] = partial(rank_load, self._view)
+        self.unstarted: Callable[[int], list[Request]] = self._waitlist.unstarted
         self.check: Callable[[Request], None] = partial(
             check_servable, manager=manager, model=model, most=config.max_prompt_tokens
         )
@@ -150,6 +151,10 @@ class Scheduler:
     def is_waiting(self, request_id: str) -> bool:
         """Whether a request is in the queue."""
         return request_id in self._waitlist.queue
+
+    def withdraw(self, request_id: str) -> None:
+        """Forget a waiting request that another scheduler takes over: it owns nothing and has no output here."""
+        self._waitlist.withdraw(request_id)
 
     def note(self, plan: Plan) -> None:
         """Store what a plan counted of those that wait: once, for what filters left of it, also when it is idle."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
+from tidegate.base import InternalError
 from tidegate.cache import Candidate, KVCacheManager, ReuseScope
 from tidegate.request import Milestones, Phase, Request, RequestOutput, WaitingQueue
 from tidegate.scheduling.config import SchedulerConfig
@@ -42,6 +44,19 @@ class Waitlist:
         self._counters.submitted += 1
         if request.timeout_s is not None:
             self.deadlines.add(request.request_id, request.arrival_s + request.timeout_s)
+
+    def unstarted(self, most: int) -> list[Request]:
+        """Return the first ``most`` waiting requests that never ran."""
+        return [waiting.request for waiting in islice(self.queue, most) if waiting.phase is Phase.WAITING]
+
+    def withdraw(self, request_id: str) -> None:
+        """Take a request out as if it had never come; raises ``InternalError`` when it does not wait, or ran before."""
+        waiting = self.queue.pop(request_id)
+        if waiting is None or waiting.phase is not Phase.WAITING:
+            raise InternalError(f"request {request_id!r} cannot be handed over", request_id=request_id)
+        self.deadlines.forget(request_id)
+        self.memory.forget(request_id)
+        self._counters.submitted -= 1
 
     def put_back(self, past: Milestones, candidate: Candidate, request: Request, order: int, max_length: int) -> None:
         """Queue a suspended request again, in its old place."""

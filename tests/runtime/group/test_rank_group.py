@@ -19,8 +19,8 @@ LAYERS = stacked(full(), window(6))
 
 
 def run_of(num_ranks: int = 2, **settings: object) -> GroupRun:
-    values: dict[str, object] = {"max_batch_size": 2, "max_num_tokens": 16, **settings}
-    return GroupRun(num_ranks, LAYERS, pool_slots=(40,), tokens_per_block=4, max_seq_len=64, **values)  # type: ignore[arg-type]  # settings
+    values: dict[str, object] = {"max_batch_size": 2, "max_num_tokens": 16, "pool_slots": (40,), **settings}
+    return GroupRun(num_ranks, LAYERS, tokens_per_block=4, max_seq_len=64, **values)  # type: ignore[arg-type]  # settings
 
 
 def some(count: int, **fields: object) -> list[Request]:
@@ -86,6 +86,44 @@ def test_a_prefix_is_found_where_it_was_computed() -> None:
 
     assert run.outputs["second"].num_cached_tokens == 16
     assert run.group.ranks[1].session.statistics().submitted == 2
+
+
+def two_starved_ranks(**fields: object) -> GroupRun:
+    """Rank 0 runs a long request beside which the next two do not fit, rank 1 one that ends soon."""
+    run = run_of(
+        2, max_batch_size=3, pool_slots=(24,), max_num_tokens=64, headroom_blocks=0, routing={"move_margin_tokens": 1}
+    )
+    for rank, (name, max_tokens) in enumerate((("first", 30), ("short", 4))):
+        run.submit(make_request(name, 25, max_tokens=max_tokens, attention_dp_rank=rank, attention_dp_relax=False))
+    run.step_until(lambda: all(rank.load().active for rank in run.group.ranks))
+    for name in ("second", "third"):
+        run.submit(make_request(name, 26, max_tokens=4, attention_dp_rank=0, **fields))
+    run.step_until(lambda: run.group.ranks[0].load().waiting == 2)
+    return run
+
+
+def test_a_waiting_request_moves_to_a_rank_that_has_room() -> None:
+    run = two_starved_ranks()
+
+    outputs = run.run()
+
+    assert [rank.session.statistics().submitted for rank in run.group.ranks] == [2, 2]
+    assert outputs["second"].timing.finished_s < outputs["first"].timing.finished_s
+    for name in ("second", "third"):
+        assert outputs[name].tokens.tolist() == run.expected(make_request(name, 26, max_tokens=4))
+
+
+@pytest.mark.parametrize("way", ["strict", "cancelled"])
+def test_who_must_not_move_stays(way: str) -> None:
+    run = two_starved_ranks(attention_dp_relax=way != "strict")
+    if way == "cancelled":
+        for name in ("second", "third"):
+            run.group.abort(name)
+
+    outputs = run.run()
+
+    assert [rank.session.statistics().submitted for rank in run.group.ranks] == [3, 1]
+    assert outputs["second"].finish_reason == ("length" if way == "strict" else "aborted")
 
 
 def test_the_front_queue_follows_priorities() -> None:

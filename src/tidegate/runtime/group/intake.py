@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from tidegate.base import Closed, ConfigError, Int64Array
+from tidegate.base import Closed, ConfigError, Int64Array, InternalError
 from tidegate.request import (
     Envelope,
     FinishReason,
@@ -22,6 +22,7 @@ from tidegate.request import (
 )
 from tidegate.routing import RankLoads, RoutingConfig, check_target, router_of
 from tidegate.runtime.group.exchange import Exchange
+from tidegate.runtime.group.handover import Handover
 from tidegate.runtime.group.rank import Rank
 from tidegate.scheduling import Column, SchedulerConfig
 
@@ -48,6 +49,7 @@ class Intake:
         now: Callable[[], float],
     ) -> None:
         self._router = router_of(routing)
+        self._handover = Handover(routing)
         self._wants_matches = routing.wants_matches
         self._num_ranks = num_ranks
         self._max_requests = scheduler.max_batch_size
@@ -125,11 +127,22 @@ class Intake:
         deltas, self._ended = self._ended, []
         return deltas
 
+    def offer_moves(self, rows: Int64Array, before: Int64Array, local: Sequence[int], ranks: Sequence[Rank]) -> None:
+        """Write into the rows of local ranks which waiting request each hands over, by the loads of the last step."""
+        self._handover.offer(rows, local, ranks, _loads(before, self._max_requests))
+
     def route(self, rows: Int64Array, exchange: Exchange, ranks: Sequence[Rank]) -> tuple[tuple[str, int], ...]:
-        """Take in what rank 0 sent and give queued requests to ranks that have room for them."""
+        """Take in what rank 0 sent, let offered requests change ranks, and give queued ones to ranks with room."""
         num_bytes = int(rows[0, Column.INBOX_BYTES])
+        aborted: tuple[str, ...] = ()
         if num_bytes:
-            self._take_in(decode_envelope(exchange.broadcast(self._payload, num_bytes)), exchange, ranks)
+            envelope = decode_envelope(exchange.broadcast(self._payload, num_bytes))
+            aborted = envelope.aborts
+            self._take_in(envelope, exchange, ranks)
+        moved = self._handover.carry_out(rows, exchange.local, ranks, aborted)
+        return moved + self._place(rows, exchange, ranks)
+
+    def _place(self, rows: Int64Array, exchange: Exchange, ranks: Sequence[Rank]) -> tuple[tuple[str, int], ...]:
         if not len(self._queue):
             return ()
         loads = _loads(rows, self._max_requests)
@@ -145,7 +158,10 @@ class Intake:
         routed = tuple((assignment.request_id, assignment.rank) for assignment in routing.assignments)
         for request_id, target in routed:
             entry = self._leave(request_id)
-            if entry is not None and target in exchange.local:
+            if entry is None:
+                raise InternalError(f"request {request_id!r} was routed but does not wait", request_id=request_id)
+            self._handover.note(entry.request, is_streamed=entry.is_streamed)
+            if target in exchange.local:
                 ranks[exchange.local.index(target)].submit(entry.request, stream=entry.is_streamed)
         return routed
 

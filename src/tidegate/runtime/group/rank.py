@@ -56,6 +56,13 @@ class Rank:
         scope = ReuseScope(lora_id=request.lora_id, salt=request.salt, lora_version=request.lora_version)
         return 0 if request.access == "none" else self.manager.probe(request.prompt, scope).reused
 
+    def movable(self, most: int) -> list[Request]:
+        """Return waiting requests, in order, that own nothing, never ran and are not in the proposed plan."""
+        planned = {entry.waiting.request.request_id for entry in self._proposed().admissions}
+        return [
+            request for request in self.scheduler.unstarted(most + len(planned)) if request.request_id not in planned
+        ]
+
     def submit(self, request: Request, *, stream: bool) -> None:
         """Queue a request that was routed here."""
         self.session.submit(request, stream=stream)

@@ -64,6 +64,7 @@ class RankGroup:
         self._pace = pace
         self._digest = 0
         self._is_idle = True
+        self._was_routed = False
         self._fresh: list[TokenDelta] = []
         """What ranks have concluded and nobody was told yet: a rank that fails must not lose the others' outputs."""
 
@@ -125,6 +126,7 @@ class RankGroup:
         for delta in new:
             if delta.output is not None:
                 self._intake.forget(delta.request_id)
+        self._was_routed = bool(routed)
         self._digest = _digest(self._digest, rows, decision, routed)
         self._is_idle = not rows[:, [Column.HAS_WORK, Column.INBOX_BYTES, Column.OUTBOX_BYTES]].any() and not routed
         return new
@@ -146,6 +148,8 @@ class RankGroup:
         rows = np.stack([rank.propose() for rank in self.ranks])
         rows[:, Column.DIGEST] = self._digest
         rows[:, Column.OUTBOX_BYTES] = self._outbox.sizes(len(self.ranks))
+        if self.last is not None and not self._was_routed:  # else the last rows no longer tell who has what
+            self._intake.offer_moves(rows, self.last.rows, self._exchange.local, self.ranks)
         if self.is_leader:
             rows[0, Column.INBOX_BYTES] = self._intake.announce()
             rows[0, Column.HAS_WORK] |= int(self._intake.num_queued > 0)

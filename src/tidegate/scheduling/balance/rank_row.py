@@ -19,7 +19,8 @@ class Column(IntEnum):
     passes any first chunk of this plan was held already; ``HAS_WORK`` whether anything waits, runs or is in flight;
     ``INBOX_BYTES`` of new requests (rank 0) and ``OUTBOX_BYTES`` of outputs for rank 0; ``DIGEST`` of all rows and
     decisions before this one; ``ACTIVE`` sequences, and ``RETIRING`` ones that have ended but for their last open step;
-    ``LAST_TOKENS`` that the last step computed.
+    ``LAST_TOKENS`` that the last step computed; ``MOVED``, a hash of the id of a waiting request that the rank hands
+    over, 0 for none, and ``MOVED_TO``, the rank that takes it.
     """
 
     CTX = 0
@@ -43,6 +44,8 @@ class Column(IntEnum):
     ACTIVE = 18
     RETIRING = 19
     LAST_TOKENS = 20
+    MOVED = 21
+    MOVED_TO = 22
 
 
 WIDTH = len(Column)
