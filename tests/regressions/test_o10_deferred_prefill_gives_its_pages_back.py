@@ -91,3 +91,21 @@ def test_a_prefill_with_a_chunk_computed_survives_deferral(deferral: str) -> Non
         assert rank.manager.capacity.tolist() == capacity
 
     assert run.run()["context"].tokens.tolist() == run.expected(context)
+
+
+def test_what_runs_takes_the_pages_of_a_kept_prefill_before_anybody_is_suspended() -> None:
+    run = two_ranks("hold")
+    rank = run.group.ranks[0]
+    run.submit(on(0, "context", 1000, max_tokens=3))
+    run.step_until(lambda: sum(rank.manager.statistics().reserved) > 0)
+    taken, row = rank.manager.quote().supply, int(rank.manager.history.argmax())
+
+    # The decoder grows out of its block while the pool has nothing left but what the prefill keeps.
+    hog = rank.manager.quote()
+    assert hog.admit(rank.manager.candidate([1] * 32 * taken[0], access="none"), 32 * taken[0])
+    with rank.manager.reserve(hog):
+        assert rank.manager.quote().supply[0] == 0
+        run.step_until(lambda: int(rank.manager.capacity[row]) > 64)
+        assert sum(rank.manager.statistics().reserved) <= sum(hog.tally.needs)
+
+    assert run.run()["decoder-0"].num_suspensions == 0

@@ -72,7 +72,7 @@ class GroupModel:
 
 def join() -> DistributedExchange:
     """Join the group that the environment names."""
-    return DistributedExchange(GroupEnvironment.read(os.environ))
+    return DistributedExchange(GroupEnvironment.read(os.environ), data_backend=None)  # no engine here needs one
 
 
 def serve(group: RankGroup) -> None:

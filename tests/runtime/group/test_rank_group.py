@@ -126,6 +126,29 @@ def test_who_must_not_move_stays(way: str) -> None:
     assert outputs["second"].finish_reason == ("length" if way == "strict" else "aborted")
 
 
+@pytest.mark.parametrize("num_steps", range(12))
+def test_cancelling_in_whatever_step_of_a_move_ends_the_request_once(num_steps: int) -> None:
+    run = two_starved_ranks()
+    ends = []
+    for _ in range(num_steps):
+        ends += [delta.request_id for delta in run.step() if delta.output is not None]
+
+    for name in ("second", "third"):
+        run.group.abort(name)
+    while run.group.has_work:
+        ends += [delta.request_id for delta in run.step() if delta.output is not None]
+
+    assert sorted(ends) == ["first", "second", "short", "third"]
+    run.check_idle()
+
+
+def test_the_pages_of_padding_are_promised_to_nobody() -> None:
+    run = run_of(1, pool_slots=(9,), max_num_tokens=64)  # of them 2 for padding
+    with pytest.raises(RequestTooLong, match="need 8 pages in pool group 0, which has 7"):
+        run.submit(make_request("long", 16, max_tokens=4))
+    serve(run, [make_request("fits", 12, max_tokens=4)])
+
+
 def test_the_front_queue_follows_priorities() -> None:
     run = run_of(1, policy="priority", max_batch_size=1)
     requests = [make_request(f"p{i}", 4, max_tokens=3, priority=9 - i) for i in range(5)]
