@@ -108,4 +108,5 @@ def test_what_runs_takes_the_pages_of_a_kept_prefill_before_anybody_is_suspended
         run.step_until(lambda: int(rank.manager.capacity[row]) > 64)
         assert sum(rank.manager.statistics().reserved) <= sum(hog.tally.needs)
 
-    assert run.run()["decoder-0"].num_suspensions == 0
+    output = run.run()["decoder-0"]
+    assert (output.num_suspensions, output.finish_reason) == (0, "length")

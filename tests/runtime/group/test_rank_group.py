@@ -236,12 +236,39 @@ def test_streams_bring_every_token_in_order() -> None:
 
 
 def test_idle_ranks_take_no_step() -> None:
-    run = run_of(2)
+    run = run_of(1)
     serve(run, some(3))
     last = run.group.last
+    assert run.group.ranks[0].num_padding_steps == 0  # it ran whenever anybody did
 
     assert run.step() == []
     assert run.group.last is last
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_every_engine_computes_in_every_step_or_none_does(overlap: bool, seed: int) -> None:
+    print(f"seed={seed}")
+    rng = np.random.default_rng(seed)
+    calls = [0, 0, 0]
+
+    def count(rank: int) -> None:
+        calls[rank] += 1
+
+    run = run_of(3, overlap=overlap, on_forward=count)
+    for request in some(9, attention_dp_rank=0, attention_dp_relax=bool(seed % 2)):
+        run.submit(request)
+    num_run = 0
+    while run.group.has_work:
+        if rng.random() < 0.3:
+            run.group.abort(f"r{rng.integers(9)}")
+        before = run.group.last
+        run.step()
+        num_run += run.group.last is not before and run.group.last is not None and run.group.last.is_run
+    run.group.close()  # with overlap, a last padding step may still be under way
+
+    assert calls == [num_run] * 3
+    assert num_run > 3
 
 
 def test_told_to_stop_a_group_takes_nothing_more() -> None:
