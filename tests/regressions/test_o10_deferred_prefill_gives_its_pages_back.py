@@ -10,8 +10,8 @@ from tidegate.testing.serving import make_request
 HELD = 11
 
 
-def two_ranks(deferral: str, max_chunk_tokens: int = 1024) -> GroupRun:
-    """Each rank decodes one sequence whose next 30 tokens need no page."""
+def two_ranks(deferral: str, max_chunk_tokens: int = 1024, decoder_tokens: int = 33) -> GroupRun:
+    """Each rank decodes one sequence; by default its next 30 tokens need no page."""
     run = GroupRun(
         2,
         stacked(full(), *[window(128)] * 3),
@@ -27,7 +27,7 @@ def two_ranks(deferral: str, max_chunk_tokens: int = 1024) -> GroupRun:
         max_chunk_tokens=max_chunk_tokens,
     )
     for rank in range(2):
-        run.submit(on(rank, f"decoder-{rank}", 33, max_tokens=40))
+        run.submit(on(rank, f"decoder-{rank}", decoder_tokens, max_tokens=40))
     run.step_until(lambda: all(rank.load().active for rank in run.group.ranks))
     run.step()
     return run
@@ -94,9 +94,9 @@ def test_a_prefill_with_a_chunk_computed_survives_deferral(deferral: str) -> Non
 
 
 def test_what_runs_takes_the_pages_of_a_kept_prefill_before_anybody_is_suspended() -> None:
-    run = two_ranks("hold")
+    run = two_ranks("hold", decoder_tokens=58)
     rank = run.group.ranks[0]
-    run.submit(on(0, "context", 1000, max_tokens=3))
+    run.submit(on(0, "context", 960, max_tokens=3))
     run.step_until(lambda: sum(rank.manager.statistics().reserved) > 0)
     taken, row = rank.manager.quote().supply, int(rank.manager.history.argmax())
 
