@@ -21,7 +21,7 @@ from tidegate.scheduling.intake import ModelLimits
 from tidegate.scheduling.load import RankLoad
 from tidegate.scheduling.ngram_drafts import NgramDrafts
 from tidegate.scheduling.plan import Admission, Chunk, Outcome, Plan, Stall, Step, Wait, Waiting
-from tidegate.scheduling.restricting import without_first_chunks
+from tidegate.scheduling.restricting import without_held
 from tidegate.scheduling.scheduler import Scheduler
 from tidegate.scheduling.statistics import SchedulerStatistics
 
@@ -56,5 +56,5 @@ __all__ = [
     "accept_drafts",
     "balance_of",
     "rank_row",
-    "without_first_chunks",
+    "without_held",
 ]
