@@ -176,7 +176,7 @@ class ReserveEarly:
 
     def _drop_ended(self) -> None:
         """Give back what is kept for requests that were cancelled since."""
-        for request_id in [name for name in self._parked if not self._scheduler.is_waiting(name)]:
+        for request_id in [name for name, e in self._parked.items() if not self._scheduler.is_waiting(e.waiting)]:
             self._give_back(request_id)
 
 

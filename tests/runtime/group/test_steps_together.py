@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.base import EngineError, Int64Array
+from tidegate.base import EngineError, Int64Array, RequestTooLong
+from tidegate.request import FinishReason, Request
 from tidegate.scheduling import Balancer, Decision
 from tidegate.testing.group_run import GroupRun
 from tidegate.testing.layouts import full, stacked, window
@@ -127,3 +128,38 @@ def test_pages_promised_to_running_requests_allow_for_prefills_that_are_held() -
     for request in requests:
         assert outputs[request.request_id].tokens.tolist() == run.expected(request)
     assert run.group.ranks[0].session.statistics().suspended == 0
+
+
+@every_deferral
+def test_an_id_that_is_used_again_never_gets_what_was_kept_for_the_first(deferral: str) -> None:
+    balance = {"enable_balance": True, "timeout_iters": 20, "batching_wait_iters": 9}
+    run = run_of(1, deferral=deferral, attention_dp_config=balance)
+    run.submit(make_request("d", 5, max_tokens=40))
+    for _ in range(4):
+        run.step()
+    run.submit(make_request("p", 9))
+    for _ in range(4):
+        run.step()  # it is held
+    session, again = run.group.ranks[0].session, make_request("p", [3] * 11, max_tokens=5)
+
+    session.abort("p")
+    session.submit(again)
+
+    assert run.run()["p"].tokens.tolist() == run.expected(again)
+
+
+def test_a_request_that_only_its_rank_refuses_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(request: Request, *, stream: bool) -> None:
+        raise RequestTooLong("the pools of this rank are smaller")
+
+    run = run_of()
+    monkeypatch.setattr(run.group.ranks[1].session, "submit", refuse)
+    requests = [make_request(f"r{i}", 5, attention_dp_rank=i) for i in range(2)]
+    for request in requests:
+        run.submit(request)
+
+    outputs = run.run()
+
+    assert outputs["r0"].tokens.tolist() == run.expected(requests[0])
+    assert outputs["r1"].finish_reason is FinishReason.ERROR
+    assert outputs["r1"].error == "RequestTooLong: the pools of this rank are smaller"
