@@ -13,6 +13,7 @@ from tidegate.base import InternalError
 from tidegate.cli import main
 from tidegate.cli.deferral_cells import BALANCES, DEFERRALS, DeferralCell, DeferralLoad, DeferralReport, cells_of
 from tidegate.cli.deferral_fake import FakeCells
+from tidegate.cli.deferral_run import CellRun
 from tidegate.runtime.deferral import ReserveEarly
 
 LOAD = DeferralLoad(num_ranks=4, num_requests=32, concurrency=24, output_len=10, prompt_len=(224, 320), shared_len=192)
@@ -60,6 +61,14 @@ def test_a_violation_fails_the_run(cells: dict[tuple[str, str], DeferralCell]) -
     bad = DeferralReport("fake", LOAD, (broken.run("revert", "off"),))
     with pytest.raises(InternalError, match="revert/off"):
         bad.check()
+
+
+def test_a_rank_that_follows_does_not_go_on_alone_after_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CellRun, "lead", lambda run, *_: run.follow())
+    monkeypatch.setattr(CellRun, "step", lambda run: False)
+
+    with pytest.raises(InternalError, match="on this rank"):
+        FakeCells(LOAD).run("hold", "fixed")
 
 
 def old_undo(monkeypatch: pytest.MonkeyPatch, *, keeps_history_rule: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.base import Clock, Int64Array, KVLayout, LayerSpec, PoolMemory, RankError, TidegateError
+from tidegate.base import Clock, Int64Array, InternalError, KVLayout, LayerSpec, PoolMemory, RankError, TidegateError
 from tidegate.cache import KVCacheManager
 from tidegate.cli.deferral_cells import DeferralCell, DeferralLoad, digest_of
 from tidegate.engine import Engine, StepInput
@@ -101,9 +101,14 @@ class CellRun:
                 on_finish()
 
     def follow(self) -> None:
-        """Step until rank 0 says that the cell is over."""
-        while not self._group.is_stopped and self.step():
-            pass
+        """Step until rank 0 says that the cell is over.
+
+        Raises ``InternalError`` when a step shows something that must not be: the others still step, and must not wait
+        for a rank that has gone on to something else.
+        """
+        while not self._group.is_stopped:
+            if not self.step():
+                raise InternalError("a step of the deferral scenario failed on this rank")
 
     def step(self) -> bool:
         """Take one step and audit; False when that showed something that must not be."""

@@ -67,6 +67,11 @@ class WaitingQueue(Generic[Item]):
         self._by_id[request_id] = key
         self.num_tokens += num_tokens
 
+    def get(self, request_id: str) -> Item | None:
+        """Return a request's item; None when it is not here."""
+        key = self._by_id.get(request_id)
+        return None if key is None else self._entries[key[1]].item
+
     def pop(self, request_id: str) -> Item | None:
         """Take a request out; None when it is not here."""
         key = self._by_id.pop(request_id, None)

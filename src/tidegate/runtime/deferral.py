@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 from tidegate.base import ConfigError, shown
 from tidegate.cache import JointReservation, KVCacheManager, Reservation
 from tidegate.runtime.context_allocator import ContextAllocator
-from tidegate.scheduling import Admission, Decision, Plan, Scheduler, without_first_chunks
+from tidegate.scheduling import Admission, Decision, Plan, Scheduler, without_held
 
 DeferralName = Literal["reserve_late", "revert", "hold"]
 DEFERRALS = ("reserve_late", "revert", "hold")
@@ -95,8 +95,9 @@ class ReserveEarly:
     def restrict(self, plan: Plan, decision: Decision) -> Plan:
         """Leave out what is held. A cut is priced and reserved anew."""
         is_cut = decision.max_tokens is not None and plan.num_tokens > decision.max_tokens
-        if not is_cut and not decision.holds_all_chunks:
-            return without_first_chunks(plan) if decision.hold else plan
+        if not is_cut:
+            rest = without_held(plan, decision)
+            return rest if len(rest.chunks) == len(plan.chunks) else self._reserve_base(rest)
         self._drop_base()
         for entry in reversed(plan.admissions):
             self._give_back(entry.waiting.request.request_id)
@@ -136,9 +137,15 @@ class ReserveEarly:
             if request_id in self._parked or self._open(entry):
                 self._parked[request_id] = entry
                 admissions.append(entry)
+        self._reserve_base(plan)
+        return plan if len(admissions) == len(plan.admissions) else replace(plan, admissions=tuple(admissions))
+
+    def _reserve_base(self, plan: Plan) -> Plan:
+        """Reserve what runs already, instead of what was reserved of it before."""
+        self._drop_base()
         if len(plan.decodes) or plan.chunks or plan.victims:
             self._base = self._manager.reserve(self._scheduler.base_quote(plan))
-        return plan if len(admissions) == len(plan.admissions) else replace(plan, admissions=tuple(admissions))
+        return plan
 
     def _entries(self) -> tuple[Admission, ...]:
         return tuple(self._parked.values())
@@ -169,7 +176,7 @@ class ReserveEarly:
 
     def _drop_ended(self) -> None:
         """Give back what is kept for requests that were cancelled since."""
-        for request_id in [name for name in self._parked if not self._scheduler.is_waiting(name)]:
+        for request_id in [name for name, e in self._parked.items() if not self._scheduler.is_waiting(e.waiting)]:
             self._give_back(request_id)
 
 

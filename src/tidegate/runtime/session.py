@@ -171,8 +171,8 @@ class Session:
             return
         for request_id in list(self._open):
             self.abort(request_id)
-        self._loop.close()
         self._is_closed = True
+        self._loop.close()
 
     def _advance(self, entry: _Open, tokens: Int32Array) -> list[TokenDelta]:
         """Show a running request's new tokens, or end it when they complete a stop string."""

@@ -124,7 +124,11 @@ class StepLoop:
         With ``must_compute`` the engine is called even when the plan computes nothing, with the padding entry.
         """
         self._must_compute = must_compute
-        self._end_padding()
+        try:
+            self._end_padding()
+        except BaseException:
+            self._deferral.abandon()
+            raise
         if plan.is_idle:
             self._deferral.abandon()
         prepared = None if plan.is_idle else self._prepare(plan)
@@ -132,9 +136,9 @@ class StepLoop:
         report = StepReport(Outcome(), stall=plan.stall, timer_s=plan.timer_s)
         if self._flight is not None:
             report = self._land(self._flight, prepared)
-            if report.error is not None:
-                return report
-        if plan.exhausted:
+        if report.error is not None:
+            prepared = None  # was rolled back; the other ranks run the step all the same
+        elif plan.exhausted:
             report = StepReport(self._scheduler.retire(plan, now=self._clock.now()))
         if prepared is not None:
             self._flight = self._launch(prepared)
@@ -152,10 +156,12 @@ class StepLoop:
         return StepReport(Outcome()) if self._flight is None else self._land(self._flight, None)
 
     def close(self) -> None:
-        """Settle what is in flight, give back what is kept, and stop the worker."""
-        self.settle()
-        self._deferral.release()
-        self._worker.close()
+        """Settle what is in flight; give back what is kept and stop the worker, even if a padding step has failed."""
+        try:
+            self.settle()
+        finally:
+            self._deferral.release()
+            self._worker.close()
 
     def _prepare(self, plan: Plan) -> _Prepared:
         reservation = self._deferral.take(plan)

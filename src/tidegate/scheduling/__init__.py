@@ -17,11 +17,12 @@ from tidegate.scheduling.balance import (
 )
 from tidegate.scheduling.config import PolicyName, SchedulerConfig
 from tidegate.scheduling.drafts import Drafts, DraftSource
+from tidegate.scheduling.endings import output_of_unstarted
 from tidegate.scheduling.intake import ModelLimits
 from tidegate.scheduling.load import RankLoad
 from tidegate.scheduling.ngram_drafts import NgramDrafts
 from tidegate.scheduling.plan import Admission, Chunk, Outcome, Plan, Stall, Step, Wait, Waiting
-from tidegate.scheduling.restricting import without_first_chunks
+from tidegate.scheduling.restricting import without_held
 from tidegate.scheduling.scheduler import Scheduler
 from tidegate.scheduling.statistics import SchedulerStatistics
 
@@ -55,6 +56,7 @@ __all__ = [
     "Waiting",
     "accept_drafts",
     "balance_of",
+    "output_of_unstarted",
     "rank_row",
-    "without_first_chunks",
+    "without_held",
 ]

@@ -8,14 +8,17 @@ from tidegate.request import FinishReason, Request, RequestOutput, Timing
 from tidegate.scheduling.plan import Waiting
 
 
-def output_of_unstarted(request: Request, *, now: float) -> RequestOutput:
-    """Return the end of a request that cannot begin: its prompt alone can never fit."""
+def output_of_unstarted(
+    request: Request, reason: FinishReason = FinishReason.CAPACITY, *, now: float, error: str | None = None
+) -> RequestOutput:
+    """Return the end of a request that never began, as when its prompt alone can never fit."""
     return RequestOutput(
         request_id=request.request_id,
         prompt=request.prompt,
         tokens=np.zeros(0, dtype=np.int32),
-        finish_reason=FinishReason.CAPACITY,
+        finish_reason=reason,
         timing=Timing(arrival_s=request.arrival_s, admitted_s=None, first_token_s=None, finished_s=now),
+        error=error,
     )
 
 

@@ -238,7 +238,7 @@ class PrefillDraft:
     def _to_leave(self) -> Int64Array:
         """Return pages that any admission must leave, as the plan stands."""
         if self._left is None:
-            starts = [entry.start for entry in self.admissions]
+            starts = [entry.start for entry in (*self.parked, *self.admissions)]
             self._left = self._view.allowance.to_leave(self._active, starts, *self._lengths())
         return self._left
 

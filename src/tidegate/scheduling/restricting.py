@@ -17,21 +17,30 @@ from tidegate.scheduling.prefill import PlanView
 
 
 def restrict(view: PlanView, plan: Plan, decision: Decision) -> Plan:
-    """Return the plan that a decision leaves; the plan itself when that takes nothing away. Changes nothing."""
+    """Return the plan that a decision leaves; the plan itself when that takes nothing away. Changes nothing.
+
+    A cut leaves at least a block to what was computed before: to running prefills and to those that come back. No more
+    sequences than may are left in the middle of their prompt.
+    """
     left = None if decision.max_tokens is None else max(decision.max_tokens - plan.num_decode_tokens, 0)
     chunks: list[Chunk] = []
     admissions: list[Admission] = []
     held: list[str] = []
     holds_all = decision.hold and decision.holds_all_chunks
     for chunk in () if holds_all else plan.chunks:
-        end = _cut(chunk.start, chunk.end, left, view.align)
-        if end == chunk.start:  # a running prefill goes on, if only by a block
-            end = min(chunk.start + view.align - chunk.start % view.align, chunk.end)
+        end = _cut(chunk.start, chunk.end, left, view.align, goes_on=True)
         chunks.append(replace(chunk, end=end))
         left = None if left is None else max(left - (end - chunk.start), 0)
+    partials = None if left is None else _partials_left(view, chunks)
     for entry in plan.admissions:
         is_held = decision.hold and (entry.is_first or holds_all)
-        end = entry.start if is_held else _cut(entry.start, entry.end, left, view.align)
+        end = entry.start
+        if not is_held:
+            end = _cut(entry.start, entry.end, left, view.align, goes_on=not entry.is_first)
+        if partials is not None and end < entry.waiting.candidate.num_tokens:
+            if partials <= 0:
+                end = entry.start
+            partials -= end > entry.start
         if end == entry.start:
             held.append(entry.waiting.request.request_id)
             continue
@@ -42,14 +51,20 @@ def restrict(view: PlanView, plan: Plan, decision: Decision) -> Plan:
     return _Repricing(view, replace(plan, held=plan.held + tuple(held))).of(chunks, admissions)
 
 
-def without_first_chunks(plan: Plan) -> Plan:
-    """Return the plan without the admissions that may be held, for a caller that reserved each of them apart.
+def without_held(plan: Plan, decision: Decision) -> Plan:
+    """Return the plan without what a decision holds, for a caller that reserved each admission apart.
 
-    Its quote still holds them and must not be reserved.
+    Its quote still holds all of it and must not be reserved.
     """
-    held = tuple(entry.waiting.request.request_id for entry in plan.admissions if entry.is_first)
-    kept = tuple(entry for entry in plan.admissions if not entry.is_first)
-    return replace(plan, admissions=kept, held=plan.held + held) if held else plan
+    if not decision.hold:
+        return plan
+    holds_all = decision.holds_all_chunks
+    held = tuple(e.waiting.request.request_id for e in plan.admissions if holds_all or e.is_first)
+    kept = tuple(e for e in plan.admissions if not (holds_all or e.is_first))
+    chunks = () if holds_all else plan.chunks
+    if not held and len(chunks) == len(plan.chunks):
+        return plan
+    return replace(plan, chunks=chunks, admissions=kept, held=plan.held + held)
 
 
 def base_quote(view: PlanView, plan: Plan) -> Quote:
@@ -57,8 +72,18 @@ def base_quote(view: PlanView, plan: Plan) -> Quote:
     return _Repricing(view, plan).of(list(plan.chunks), []).quote
 
 
-def _cut(start: int, end: int, left: int | None, align: int) -> int:
-    return end if left is None else chunk_end(start, end, left, align)
+def _cut(start: int, end: int, left: int | None, align: int, *, goes_on: bool) -> int:
+    """Return where a cut chunk ends: ``start`` if nothing is left for it, but one that ``goes_on`` gets a block."""
+    cut = end if left is None else chunk_end(start, end, left, align)
+    return min(start + align - start % align, end) if goes_on and cut == start else cut
+
+
+def _partials_left(view: PlanView, chunks: list[Chunk]) -> int:
+    """Return how many admissions may still end in the middle of their prompt, after these chunks."""
+    capacity, active = view.manager.capacity.copy(), view.sequences.active()
+    for chunk in chunks:
+        capacity[chunk.row] = chunk.end
+    return view.config.max_partial_prefills - int((capacity[active] < view.sequences.target[active]).sum())
 
 
 def _sizes(chunks: tuple[Chunk, ...] | list[Chunk], admissions: tuple[Admission, ...] | list[Admission]) -> list[int]:

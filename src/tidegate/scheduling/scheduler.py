@@ -148,9 +148,9 @@ class Scheduler:
         view = replace(self._view, parked=parked) if parked else self._view
         return batch_wait(view, make_plan(view), now)
 
-    def is_waiting(self, request_id: str) -> bool:
-        """Whether a request is in the queue."""
-        return request_id in self._waitlist.queue
+    def is_waiting(self, waiting: Waiting) -> bool:
+        """Whether this very entry is in the queue: its id may be another request's by now."""
+        return self._queue.get(waiting.request.request_id) is waiting
 
     def withdraw(self, request_id: str) -> None:
         """Forget a waiting request that another scheduler takes over: it owns nothing and has no output here."""

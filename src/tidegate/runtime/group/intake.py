@@ -13,8 +13,6 @@ from tidegate.request import (
     Envelope,
     FinishReason,
     Request,
-    RequestOutput,
-    Timing,
     TokenDelta,
     WaitingQueue,
     decode_envelope,
@@ -24,7 +22,7 @@ from tidegate.routing import RankLoads, RoutingConfig, check_target, router_of
 from tidegate.runtime.group.exchange import Exchange
 from tidegate.runtime.group.handover import Handover
 from tidegate.runtime.group.rank import Rank
-from tidegate.scheduling import Column, SchedulerConfig
+from tidegate.scheduling import Column, SchedulerConfig, output_of_unstarted
 
 _EXTRA_CANDIDATES = 64
 """Queued requests shown to the router beyond the free seats: some may be for ranks that are full."""
@@ -203,12 +201,5 @@ def _loads(rows: Int64Array, max_requests: int) -> RankLoads:
 
 
 def _aborted(request: Request, now: float) -> TokenDelta:
-    none = np.zeros(0, dtype=np.int32)
-    output = RequestOutput(
-        request_id=request.request_id,
-        prompt=request.prompt,
-        tokens=none,
-        finish_reason=FinishReason.ABORTED,
-        timing=Timing(arrival_s=request.arrival_s, admitted_s=None, first_token_s=None, finished_s=now),
-    )
-    return TokenDelta(request_id=request.request_id, tokens=none, output=output)
+    output = output_of_unstarted(request, FinishReason.ABORTED, now=now)
+    return TokenDelta(request_id=request.request_id, tokens=output.tokens, output=output)

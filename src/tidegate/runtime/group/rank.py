@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tidegate.base import Clock, Int64Array, InternalError
+from tidegate.base import CapacityError, Clock, ConfigError, Int64Array, InternalError
 from tidegate.cache import KVCacheManager, ReuseScope
-from tidegate.request import Request, TokenDelta
+from tidegate.request import FinishReason, Request, TokenDelta
 from tidegate.runtime.group.announcing import MICROSECONDS, LastStep, plan_row
 from tidegate.runtime.session import Session
 from tidegate.runtime.step import StepLoop
-from tidegate.scheduling import Decision, Plan, RankLoad, Scheduler
+from tidegate.scheduling import Decision, Plan, RankLoad, Scheduler, output_of_unstarted
 
 
 class Rank:
@@ -30,6 +30,7 @@ class Rank:
         self._clock = clock
         self._plan: Plan | None = None
         self._last = LastStep()
+        self._refused: list[TokenDelta] = []
         self.num_padding_steps = 0
 
     @property
@@ -45,7 +46,7 @@ class Rank:
     @property
     def has_work(self) -> bool:
         """Whether anything waits, runs, is in flight, or was not handed out yet."""
-        return self.session.has_work
+        return bool(self._refused) or self.session.has_work
 
     def load(self) -> RankLoad:
         """Return what waits and runs here."""
@@ -64,8 +65,16 @@ class Rank:
         ]
 
     def submit(self, request: Request, *, stream: bool) -> None:
-        """Queue a request that was routed here."""
-        self.session.submit(request, stream=stream)
+        """Queue a request that was routed here; one that this rank cannot serve ends with reason ``error``.
+
+        Nothing is raised for it: what only one rank sees must not keep it from the next step.
+        """
+        try:
+            self.session.submit(request, stream=stream)
+        except (ConfigError, CapacityError) as error:
+            facts = f"{type(error).__name__}: {error}"
+            output = output_of_unstarted(request, FinishReason.ERROR, now=self._clock.now(), error=facts)
+            self._refused.append(TokenDelta(request_id=request.request_id, tokens=output.tokens, output=output))
 
     def propose(self) -> Int64Array:
         """Plan the next step and return the row that tells the others of it."""
@@ -89,7 +98,8 @@ class Rank:
         self.num_padding_steps += runs and plan.num_sequences == 0
         step_us = int((self._clock.now() - began_s) * MICROSECONDS)
         self._last = LastStep(plan.num_tokens, step_us, len(report.outcome.finished))
-        return self.session.absorb(report)
+        refused, self._refused = self._refused, []
+        return refused + self.session.absorb(report)
 
     def abandon(self) -> None:
         """Give up a proposed plan, if there is one: nothing of it is carried out."""

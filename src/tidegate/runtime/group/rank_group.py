@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,8 +134,9 @@ class RankGroup:
 
     def close(self) -> None:
         """Abort what is left on the ranks of this process. The exchange stays open: it is its maker's to close."""
-        for rank in self.ranks:
-            rank.close()
+        with ExitStack() as stack:
+            for rank in reversed(self.ranks):
+                stack.callback(rank.close)
 
     def _awake(self) -> bool:
         if not self.is_leader:

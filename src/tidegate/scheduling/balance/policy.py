@@ -14,8 +14,8 @@ State = TypeVar("State")
 class Decision:
     """For every rank alike: whether first chunks wait, and the most tokens a rank's step may have (None: no limit).
 
-    ``max_tokens`` cuts prefill chunks, never decodes; a running prefill keeps at least one block. With
-    ``holds_all_chunks``, holding means later chunks of running prefills too.
+    ``max_tokens`` cuts prefill chunks, never decodes; a running prefill, and one that comes back after a suspension,
+    keeps at least one block. With ``holds_all_chunks``, holding means these too.
     """
 
     hold: bool = False
