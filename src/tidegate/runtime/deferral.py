@@ -101,7 +101,7 @@ class ReserveEarly:
         self._drop_base()
         for entry in reversed(plan.admissions):
             self._give_back(entry.waiting.request.request_id)
-        return self._reserve(self._scheduler.restrict(plan, decision))
+        return self._reserve(self._scheduler.restrict(self._without_outdated(plan), decision))
 
     def take(self, plan: Plan) -> JointReservation:
         """Hand out the reservations of what is left; what was held back is given back, unless it is to be kept."""
@@ -139,6 +139,14 @@ class ReserveEarly:
                 admissions.append(entry)
         self._reserve_base(plan)
         return plan if len(admissions) == len(plan.admissions) else replace(plan, admissions=tuple(admissions))
+
+    def _without_outdated(self, plan: Plan) -> Plan:
+        """Hold back what was kept for so long that more of it is cached by now: the next plan begins it further on."""
+        kept = tuple(e for e in plan.admissions if self._manager.lookup(e.waiting.candidate) == e.start)
+        if len(kept) == len(plan.admissions):
+            return plan
+        held = tuple(e.waiting.request.request_id for e in plan.admissions if e not in kept)
+        return replace(plan, admissions=kept, held=plan.held + held)
 
     def _reserve_base(self, plan: Plan) -> Plan:
         """Reserve what runs already, instead of what was reserved of it before."""
