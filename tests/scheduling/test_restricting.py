@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.cache import KVCacheConfig
 from tidegate.request import Phase
-from tidegate.scheduling import Decision, Plan, SchedulerConfig, without_first_chunks
+from tidegate.scheduling import Decision, Plan, SchedulerConfig, without_held
 from tidegate.testing.layouts import full, stacked, window
 from tidegate.testing.serving import PlanningRun, make_request
 
@@ -73,7 +73,7 @@ def test_holding_takes_first_chunks_and_nothing_else() -> None:
     assert held.chunks == plan.chunks and len(plan.chunks) == 1
     assert held.decodes.tolist() == plan.decodes.tolist()
     carry_out(run, held)
-    assert without_first_chunks(plan).held == held.held
+    assert without_held(plan, Decision(hold=True)).held == held.held
 
 
 def test_a_request_that_comes_back_is_never_held() -> None:
