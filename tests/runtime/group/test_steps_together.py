@@ -22,15 +22,15 @@ def run_of(num_ranks: int = 2, **settings: object) -> GroupRun:
 
 
 class Switch:
-    """Holds every chunk while it is told to."""
+    """Decides what it is told."""
 
-    is_on = False
+    decision = Decision()
 
     def start(self) -> None:
         pass
 
     def decide(self, state: object, rows: Int64Array) -> tuple[object, Decision]:
-        return None, Decision(hold=self.is_on, holds_all_chunks=True)
+        return None, self.decision
 
 
 @every_deferral
@@ -43,10 +43,10 @@ def test_pages_of_a_plan_return_when_the_padding_step_before_it_has_failed(defer
         run.submit(request)
     run.step_until(lambda: rank.load().active == 1)
     rank._loop.settle()
-    policy.is_on = True
+    policy.decision = Decision(hold=True, holds_all_chunks=True)
     run.engines[1].fail_next()
     run.step()  # rank 1 is in the middle of a prompt, and pads
-    policy.is_on = False
+    policy.decision = Decision()
 
     with pytest.raises(EngineError, match="as told"):
         run.step()
@@ -163,3 +163,31 @@ def test_a_request_that_only_its_rank_refuses_is_answered(monkeypatch: pytest.Mo
     assert outputs["r0"].tokens.tolist() == run.expected(requests[0])
     assert outputs["r1"].finish_reason is FinishReason.ERROR
     assert outputs["r1"].error == "RequestTooLong: the pools of this rank are smaller"
+
+
+@every_deferral
+def test_a_cut_meets_a_kept_prefill_whose_prefix_was_cached_meanwhile(deferral: str) -> None:
+    run = run_of(1, deferral=deferral, max_chunk_tokens=8, share_prefixes=False)
+    policy = Switch()
+    run.group._balancer = Balancer(policy, 100)
+    prompt = [3 * i % 31 for i in range(40)]
+    requests = [
+        make_request("d", 5, max_tokens=40),
+        make_request("owner", prompt),
+        make_request("late", prompt[:23], max_tokens=6),
+    ]
+    run.submit(requests[0])
+    for _ in range(3):
+        run.step()
+    run.submit(requests[1])
+    run.step_until(lambda: run.group.ranks[0].load().active == 2)
+    run.submit(requests[2])
+    policy.decision = Decision(hold=True)
+    for _ in range(2):
+        run.step()  # the owner goes on, and what it has computed can be reused
+    policy.decision = Decision(max_tokens=13)
+
+    outputs = run.run()
+
+    for request in requests:
+        assert outputs[request.request_id].tokens.tolist() == run.expected(request)
