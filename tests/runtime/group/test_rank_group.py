@@ -274,15 +274,20 @@ def test_every_engine_computes_in_every_step_or_none_does(overlap: bool, seed: i
     assert num_run > 3
 
 
-def test_told_to_stop_a_group_takes_nothing_more() -> None:
-    run = run_of(2)
-    run.submit(make_request("r", 5))
-    run.group.stop()
+def test_told_to_stop_a_group_answers_everybody_and_takes_nothing_more() -> None:
+    run = run_of(2, max_batch_size=1)
+    for i in range(5):
+        run.submit(make_request(f"r{i}", 5, max_tokens=30))
+    run.step()
     run.step()
 
-    assert run.group.is_stopped
+    run.group.stop()
     with pytest.raises(Closed):
         run.submit(make_request("late", 5))
+    run.step_until(lambda: run.group.is_stopped)
+
+    assert {output.finish_reason for output in run.outputs.values()} == {"aborted"}
+    assert len(run.outputs) == 5
     run.group.close()
     run.check_idle()
 

@@ -68,7 +68,8 @@ class Intake:
     @property
     def has_pending(self) -> bool:
         """Whether rank 0 has something for the others, or an end to report."""
-        return bool(self._new or self._aborts or self._stops or self._ended)
+        is_stopping = self._stops and not self.is_stopped
+        return bool(self._new or self._aborts or is_stopping or self._ended)
 
     @property
     def num_queued(self) -> int:
@@ -98,8 +99,9 @@ class Intake:
             self._aborts.append(request_id)
 
     def stop(self) -> None:
-        """Let every process end after the next step."""
+        """Cancel what has not ended, and let every process end once all of that was answered."""
         self._stops = True
+        self._aborts += self._known
 
     def forget(self, request_id: str) -> None:
         """Note that a request has ended."""
@@ -109,13 +111,14 @@ class Intake:
         """Seal what is to be sent with the next step, and return its size in bytes."""
         now = self._now()
         self._aborts += [name for name, due in self._deadlines.items() if now >= due and name not in self._aborts]
-        if not (self._new or self._aborts or self._stops):
+        stops = self._stops and not self._known
+        if not (self._new or self._aborts or stops):
             return 0
         envelope = Envelope(
             requests=tuple(entry.request for entry in self._new),
             streamed=tuple(entry.request.request_id for entry in self._new if entry.is_streamed),
             aborts=tuple(self._aborts),
-            stops=self._stops,
+            stops=stops,
         )
         self._payload = encode_envelope(envelope)
         return len(self._payload)
@@ -187,7 +190,7 @@ class Intake:
             elif 0 in exchange.local:
                 self._ended.append(_aborted(entry.request, self._now()))
         self.is_stopped = envelope.stops
-        self._new, self._aborts, self._stops, self._payload = [], [], False, b""
+        self._new, self._aborts, self._payload = [], [], b""
 
 
 def _loads(rows: Int64Array, max_requests: int) -> RankLoads:

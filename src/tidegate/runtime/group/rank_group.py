@@ -96,7 +96,7 @@ class RankGroup:
         self._intake.abort(request_id)
 
     def stop(self) -> None:
-        """Tell all ranks to stop after the next step."""
+        """Cancel what has not ended, and have all ranks stop once it was answered: step until ``is_stopped``."""
         self._intake.stop()
 
     def step(self) -> list[TokenDelta]:
