@@ -137,3 +137,19 @@ def test_the_command_writes_table_json_and_figure(tmp_path: Path, capsys: pytest
 def test_bad_sizes_are_named(arguments: tuple[str, ...], word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--scenario", "deferral", *arguments]) == 2
     assert word in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("--scenario", "deferral", "--input-len", "5"), "--input-len"),
+        (("--scenario", "deferral", "--config", "x.yaml"), "--config"),
+        (("--engine", "reference"), "--engine"),
+        (("--pool-share", "0.5"), "--pool-share"),
+    ],
+)
+def test_flags_that_would_be_ignored_are_refused(
+    arguments: tuple[str, ...], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *arguments]) == 2
+    assert word in capsys.readouterr().err

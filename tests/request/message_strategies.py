@@ -72,7 +72,7 @@ def requests(draw: st.DrawFn) -> Request:
         priority=draw(st.integers(-(2**31), 2**31 - 1)),
         arrival_s=draw(SECONDS),
         lora_id=draw(st.none() | NAMES),
-        lora_version=draw(TEXTS | st.integers()),
+        lora_version=draw(TEXTS | st.integers(-(2**63), 2**63 - 1)),
         salt=draw(st.none() | NAMES),
         access=draw(st.sampled_from(["read_write", "read", "none"])),
         prompt_logprobs=draw(st.booleans()),

@@ -241,3 +241,44 @@ def test_a_step_that_is_rolled_back_after_dispatch_can_be_tried_again() -> None:
     assert manager.capacity.tolist() == before.tolist()
     run(allocator, request, 453, (7,))
     manager.audit()
+
+
+@pytest.mark.parametrize("end", ["keep", "rollback"])
+def test_a_step_that_is_over_cannot_be_rolled_back_again(end: str) -> None:
+    manager = cache()
+    allocator = ContextAllocator((manager,))
+    request = make_request("r", 64)
+    free = manager.quote().supply
+    allocator.prepare_context(request)
+    assert allocator.resize_context(request, 64)
+    step = allocator.dispatch([request])
+    getattr(step, end)()
+
+    with pytest.raises(StateError, match="kept or rolled back"):
+        step.rollback()
+
+    if end == "keep":
+        allocator.update(request, 64, (7,))
+    allocator.free_resources(request)
+    assert manager.quote().supply == free
+    manager.audit()
+
+
+def test_the_second_of_two_steps_in_flight_rolls_back_alone() -> None:
+    manager = cache()
+    free = manager.quote().supply
+    allocator = ContextAllocator((manager,))
+    request = make_request("r", 965)
+    allocator.prepare_context(request)
+    assert allocator.resize_context(request, 512)
+    allocator.dispatch([request]).keep()
+
+    assert allocator.prepare_context(request) == 512
+    assert allocator.resize_context(request, 453)
+    allocator.dispatch([request]).rollback()
+    allocator.update(request, 512, ())
+    run(allocator, request, 453, (7,))
+
+    allocator.free_resources(request)
+    assert manager.quote().supply == free
+    manager.audit()

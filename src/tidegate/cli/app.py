@@ -16,6 +16,7 @@ from tidegate.base import ConfigError, TidegateError
 from tidegate.cli.bench import bench
 from tidegate.cli.console import quiet_libraries, show_error, show_log
 from tidegate.cli.generate import generate
+from tidegate.cli.ranks import is_follower
 from tidegate.cli.served_model import ModelOpener, ServedModel
 from tidegate.cli.settings import ModelSettings
 
@@ -50,7 +51,8 @@ def _run(arguments: list[str] | None, open_model: ModelOpener) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except TidegateError as error:
-        show_error(error)
+        if not (is_follower() and isinstance(error, ConfigError)):  # rank 0 says the same
+            show_error(error)
         return FAILED
     except MemoryError as error:
         show_error(ConfigError(f"out of memory: {str(error) or 'ask for less'}"))

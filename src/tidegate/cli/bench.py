@@ -7,6 +7,7 @@ import typer
 from tidegate.bench import Load
 from tidegate.cli import bench_flags, flags
 from tidegate.cli.bench_run import BenchRun
+from tidegate.cli.bench_scope import check_given
 from tidegate.cli.config_file import read_config
 from tidegate.cli.deferral_bench import DeferralBench
 from tidegate.cli.deferral_cells import POOL_SHARE, DeferralLoad
@@ -46,6 +47,7 @@ def bench(
     figure: bench_flags.FigureFlag = None,
 ) -> None:
     """Send prompts at a model and show latency, throughput, cache hits and pages."""
+    check_given(ctx, is_scenario=scenario is not None)
     if scenario is not None:
         cells = DeferralLoad.of(engine.value, ranks, num_requests, concurrency, pool_share=pool_share, seed=seed)
         return DeferralBench(cells, engine.value, model).write(json, figure)

@@ -36,6 +36,8 @@ class BenchRun:
         elif self.num_ranks is None:
             self.write(open_model, record, figure)
         else:
+            self._check_files(record, figure)
+            self.source.read()
             start_ranks(self.num_ranks)
 
     def _write_as_rank(self, record: Path | None, figure: Path | None) -> None:
@@ -55,10 +57,17 @@ class BenchRun:
             else:
                 serve(served.group)
 
-    def write(self, open_model: ModelOpener, record: Path | None, figure: Path | None) -> None:
-        """Measure; print tables to stdout, and write what was asked for when everything has succeeded."""
+    def _check_files(self, record: Path | None, figure: Path | None) -> None:
+        """Raise ``ConfigError`` for files that cannot be written, before anything takes long."""
         if record and figure and record.resolve() == figure.resolve():
             raise ConfigError(f"--json and --figure both name {record}: give them different files")
+        with ExitStack() as stack:
+            for path in filter(None, (record, figure)):
+                stack.enter_context(OutputFile(path))
+
+    def write(self, open_model: ModelOpener, record: Path | None, figure: Path | None) -> None:
+        """Measure; print tables to stdout, and write what was asked for when everything has succeeded."""
+        self._check_files(record, figure)
         lines = self.source.read()
         with ExitStack() as stack:
             record_file = stack.enter_context(OutputFile(record)) if record else None

@@ -18,6 +18,11 @@ def is_rank() -> bool:
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
+def is_follower() -> bool:
+    """Whether this process is a rank, and not rank 0."""
+    return is_rank() and os.environ["RANK"] != "0"
+
+
 def start_ranks(num_ranks: int) -> None:
     """Run this command line again in ``num_ranks`` processes, with one thread each, and wait for all.
 

@@ -75,6 +75,8 @@ class Request:
         version = self.lora_version
         if isinstance(version, bool) or not isinstance(version, (str, int)):
             raise ConfigError(f"lora_version={shown(version)} must be a string or an integer", field="lora_version")
+        if isinstance(version, int):
+            check_integer("lora_version", version, -(2**63), 2**63 - 1)
         if self.access not in _ACCESS:
             raise ConfigError(f"access={shown(self.access)} must be one of {list(_ACCESS)}", field="access")
         self._check_stops()

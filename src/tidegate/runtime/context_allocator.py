@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tidegate.base import ConfigError, Int32Array, Int64Array, StateError
+from tidegate.base import ConfigError, Int32Array, Int64Array, StateError, check_integer
 from tidegate.cache import (
     Candidate,
     JointReservation,
@@ -46,7 +46,8 @@ class DispatchedStep:
 
     pages: tuple[StepPages, ...]
     _joints: tuple[JointReservation, ...]
-    _contexts: tuple[_Context, ...]
+    _begun: tuple[_Context, ...]
+    """Contexts that this step made active."""
 
     def keep(self) -> None:
         """Make it final; the step is settled by ``ContextAllocator.update``."""
@@ -54,12 +55,16 @@ class DispatchedStep:
             joint.keep()
 
     def rollback(self) -> None:
-        """Take every sequence back to where it was before the step; page copies must have been made."""
+        """Take every sequence back to where it was before the step; page copies must have been made.
+
+        Raises ``StateError`` when the step was kept or rolled back already.
+        """
+        if not all(joint.is_open for joint in self._joints):
+            raise StateError("the step was kept or rolled back already")
         for joint in self._joints:
             joint.rollback()
-        for context in self._contexts:
-            if context.candidates:
-                context.rows = ()
+        for context in self._begun:
+            context.rows = ()
 
 
 @dataclass(slots=True)
@@ -94,6 +99,7 @@ class ContextAllocator:
         if context.is_generation and context.parts:
             raise StateError(f"request {request.request_id!r} has a generation reserved: revert it first")
         begin = self._position(context)
+        check_integer("num_tokens", num_tokens, -(2**62), 2**62)
         if not 0 < num_tokens <= context.goal - begin:
             raise ConfigError(
                 f"num_tokens={num_tokens} must be in [1, {context.goal - begin}], what is left of the context",
@@ -111,6 +117,7 @@ class ContextAllocator:
     def try_allocate_generation(self, request: Request, num_draft_tokens: int = 0) -> bool:
         """Reserve the next token's page and those of ``num_draft_tokens`` draft tokens."""
         context = self._context(request)
+        check_integer("num_draft_tokens", num_draft_tokens, 0, 2**20)
         if not context.rows or context.candidates or self._position(context) < context.goal:
             raise StateError(f"request {request.request_id!r} has no computed context")
         return self._reserve(context, self._position(context) + 1 + num_draft_tokens, is_generation=True)
@@ -129,10 +136,11 @@ class ContextAllocator:
                 raise StateError(f"request {request.request_id!r} has nothing reserved")
         joints = tuple(JointReservation([c.parts[i] for c in contexts]) for i in range(len(self.managers)))
         pages = tuple(joint.dispatch() for joint in joints)
+        begun = tuple(context for context in contexts if not context.rows)
         for context in contexts:
             context.rows = tuple(int(part.rows[0]) for part in context.parts)
             context.parts = ()
-        return DispatchedStep(pages, joints, contexts)
+        return DispatchedStep(pages, joints, begun)
 
     def take(self, request_id: str) -> tuple[Reservation, ...]:
         """Give the open reservation of a context to the caller, who decides about it from here, and forget it."""
@@ -183,13 +191,13 @@ class ContextAllocator:
 
     def _position(self, context: _Context) -> int:
         """Where its next step begins: the end of its last one, or the length that all caches can reuse."""
+        if context.parts:
+            return int(context.parts[0].starts[0])
         if context.rows:
-            positions = {int(m.history[row]) for m, row in zip(self.managers, context.rows, strict=True)}
+            positions = {int(m.capacity[row]) for m, row in zip(self.managers, context.rows, strict=True)}
             if len(positions) > 1:
                 raise StateError(f"the caches settled differently: {sorted(positions)}")
             return positions.pop()
-        if context.parts:
-            return int(context.parts[0].starts[0])
         return self._agreed(context.candidates)
 
     def _agreed(self, candidates: tuple[Candidate, ...]) -> int:

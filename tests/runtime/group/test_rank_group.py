@@ -128,6 +128,45 @@ def test_who_must_not_move_stays(way: str) -> None:
     assert outputs["second"].finish_reason == ("length" if way == "strict" else "aborted")
 
 
+def test_a_flood_for_one_rank_does_not_hold_up_the_others() -> None:
+    run = run_of(3, max_batch_size=2)
+    for i in range(120):
+        run.submit(make_request(f"s{i}", 4, max_tokens=3, attention_dp_rank=1, attention_dp_relax=False))
+    free = [make_request(f"f{i}", 4, max_tokens=3) for i in range(6)]
+    for request in free:
+        run.submit(request)
+
+    run.step_until(lambda: all(request.request_id in run.outputs for request in free), max_steps=30)
+
+    assert len(run.run()) == 126
+
+
+@pytest.mark.parametrize("answer", [None, (None, "hold"), (None, None, None), Decision()])
+def test_a_policy_that_answers_nonsense_is_named(answer: object) -> None:
+    class Odd(Stubborn):
+        def decide(self, state: None, rows: Int64Array) -> tuple[None, Decision]:
+            with pytest.raises(ValueError, match="read-only"):
+                rows[:] = 7
+            return answer  # type: ignore[return-value]  # which is the point
+
+    config = RuntimeConfig.from_settings({"pool_slots": (60,), "tokens_per_block": 4, "max_seq_len": 64})
+    group = build_group([ForgettingEngine(LAYERS, vocab_size=31)], LocalExchange(1), config, policy=Odd())
+    group.submit(make_request("r", 5))
+
+    with pytest.raises(ConfigError, match=r"Odd\.decide returned"):
+        group.step()
+
+
+@pytest.mark.parametrize("value", [None, "x", 3, {}])
+def test_what_is_no_request_is_refused(value: object) -> None:
+    run = run_of(1)
+    with pytest.raises(ConfigError, match="must be a Request"):
+        run.group.submit(value)  # type: ignore[arg-type]  # which is the point
+    with pytest.raises(ConfigError, match="request_id"):
+        run.group.abort(["x"])  # type: ignore[arg-type]  # which is the point
+    assert not run.group.has_work
+
+
 @pytest.mark.parametrize("num_steps", range(12))
 def test_cancelling_in_whatever_step_of_a_move_ends_the_request_once(num_steps: int) -> None:
     run = two_starved_ranks()

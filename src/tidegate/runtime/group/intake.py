@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from tidegate.base import Closed, ConfigError, Int64Array, InternalError
+from tidegate.base import Closed, ConfigError, Int64Array, InternalError, check_bool, check_text
 from tidegate.request import (
     Envelope,
     FinishReason,
@@ -24,8 +24,8 @@ from tidegate.runtime.group.handover import Handover
 from tidegate.runtime.group.rank import Rank
 from tidegate.scheduling import Column, SchedulerConfig, output_of_unstarted
 
-_EXTRA_CANDIDATES = 64
-"""Queued requests shown to the router beyond the free seats: some may be for ranks that are full."""
+_MOST_LOOKED_AT = 4096
+"""Queued requests that are looked at in a step: those behind so many that wait for a full rank wait with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +83,20 @@ class Intake:
         """
         if self._stops or self.is_stopped:
             raise Closed("the ranks were told to stop")
+        self._check(request)
+        check_bool("stream", stream)
         if request.request_id in self._known:
             raise ConfigError(
                 f"request_id={request.request_id!r} is in use", field="request_id", value=request.request_id
             )
         check_target(request, self._num_ranks)
-        self._check(request)
         self._queue.check_room(len(self._new))
         self._known.add(request.request_id)
         self._new.append(_Queued(request, stream))
 
     def abort(self, request_id: str) -> None:
         """End a request at the next step; one that is not known is ignored."""
+        check_text("request_id", request_id)
         if request_id in self._known:
             self._aborts.append(request_id)
 
@@ -147,10 +149,9 @@ class Intake:
         if not len(self._queue):
             return ()
         loads = _loads(rows, self._max_requests)
-        room = int(np.maximum(loads.max_requests - loads.num_live, 0).sum())
-        if not room:
+        shown = self._placeable(np.maximum(loads.max_requests - loads.num_live, 0).tolist())
+        if not shown:
             return ()
-        shown = [entry.request for entry in islice(self._queue, room + _EXTRA_CANDIDATES)]
         matches = None
         if self._wants_matches:
             local = np.array([[rank.match(request) for request in shown] for rank in ranks], dtype=np.int64)
@@ -165,6 +166,20 @@ class Intake:
             if target in exchange.local:
                 ranks[exchange.local.index(target)].submit(entry.request, stream=entry.is_streamed)
         return routed
+
+    def _placeable(self, seats: list[int]) -> list[Request]:
+        """Return as many of the first requests as there are seats, without those that wait for a rank that is full."""
+        num_seats, found = sum(seats), list[Request]()
+        for entry in islice(self._queue, _MOST_LOOKED_AT):
+            if len(found) >= num_seats:
+                break
+            request = entry.request
+            if request.attention_dp_rank is not None and not request.attention_dp_relax:
+                seats[request.attention_dp_rank] -= 1
+                if seats[request.attention_dp_rank] < 0:
+                    continue
+            found.append(request)
+        return found
 
     def _enter(self, entry: _Queued) -> None:
         request = entry.request

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from tidegate.base import ConfigError, check_integer, check_real
 from tidegate.runtime.group.environment import GroupEnvironment
@@ -26,6 +27,7 @@ from tidegate.runtime.group.store import host_store, listen
 _ADDRESS = "127.0.0.1"
 _PR_SET_PDEATHSIG = 1
 _STORE_S = 60.0
+_TIDY_S = 3.0
 
 
 def run_ranks(
@@ -66,9 +68,20 @@ def run_ranks(
         return outcome
     finally:
         listener.close()
-        for process in ranks:
-            process.kill()
-            process.wait()
+        _end(ranks)
+
+
+def _end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Interrupt what still runs, so that it can put its files in order, and kill what does not end by that."""
+    for process in ranks:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + _TIDY_S
+    for process in ranks:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, deadline - time.monotonic()))
+        process.kill()
+        process.wait()
 
 
 def _bound_to_this_process() -> Callable[[], None]:

@@ -105,6 +105,7 @@ class RankGroup:
             return []
         try:
             rows = self._exchange.gather(self._announce())
+            rows.flags.writeable = False  # a policy is somebody else's code
             self._check_digest(rows)
             self._state, decision = self._balancer.decide(self._state, rows)
             tokens = tuple(rank.restrict(decision) for rank in self.ranks)

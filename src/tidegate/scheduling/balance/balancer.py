@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic
+from typing import Any, Generic
 
-from tidegate.base import Int64Array, check_integer
+from tidegate.base import ConfigError, Int64Array, check_integer, shown
 from tidegate.scheduling.balance.policy import BalancePolicy, Decision, State
 from tidegate.scheduling.balance.rank_row import Column
 
@@ -26,7 +26,7 @@ class Balancer(Generic[State]):
 
     def decide(self, state: State, rows: Int64Array) -> tuple[State, Decision]:
         """Return the policy's next state, and its decision unless that would hold or cut what must run."""
-        state, decision = self.policy.decide(state, rows)
+        state, decision = _checked(self.policy, self.policy.decide(state, rows))
         if self._must_release(rows, decision):
             decision = Decision()
         return state, decision
@@ -38,3 +38,12 @@ class Balancer(Generic[State]):
             return False
         later_chunks = rows[:, Column.CTX] > rows[:, Column.FIRST]
         return decision.holds_all_chunks or not bool(later_chunks.any())
+
+
+def _checked(policy: BalancePolicy[State], answer: Any) -> tuple[State, Decision]:
+    """Return what a policy decided; raises ``ConfigError`` for anything else: policies are other people's code."""
+    if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], Decision):
+        raise ConfigError(
+            f"{type(policy).__name__}.decide returned {shown(answer)}; it must return (state, Decision)", field="policy"
+        )
+    return answer[0], answer[1]

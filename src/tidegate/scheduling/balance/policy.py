@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from tidegate.base import Int64Array, check_integer
+from tidegate.base import Int64Array, check_bool, check_integer
 
 State = TypeVar("State")
 
@@ -23,6 +23,8 @@ class Decision:
     holds_all_chunks: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("hold", "holds_all_chunks"):
+            check_bool(name, getattr(self, name))
         if self.max_tokens is not None:
             check_integer("max_tokens", self.max_tokens, 1, 2**31 - 1)
 
