@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tidegate.base import VirtualClock
-from tidegate.cli.deferral_cells import BLOCK, WINDOW, DeferralCell, DeferralLoad, balance_settings
-from tidegate.cli.deferral_run import CellRun, ReservedMeter
-from tidegate.runtime import RuntimeConfig
+from tidegate.cli.deferral_cells import WINDOW, DeferralCell, DeferralLoad
+from tidegate.cli.deferral_run import CellRun, ReservedMeter, cell_config
 from tidegate.runtime.group import LocalExchange, build_group
 from tidegate.testing.fake_engine import FakeEngine
 from tidegate.testing.group_run import FIXED_S, PER_TOKEN_S
@@ -35,18 +34,7 @@ class FakeCells:
         """Run one cell to its end, or to the first thing that must not happen."""
         load, clock = self._load, VirtualClock()
         meters = [ReservedMeter(ForgettingEngine(LAYERS, vocab_size=VOCABULARY)) for _ in range(load.num_ranks)]
-        config = RuntimeConfig.from_settings(
-            {
-                "device_bytes": load.quota_bytes(LAYERS),
-                "tokens_per_block": BLOCK,
-                "max_seq_len": load.longest,
-                "max_batch_size": load.max_batch_size,
-                "max_num_tokens": 2048,
-                "max_partial_prefills": 4,
-                "deferral": deferral,
-                "attention_dp_config": balance_settings(balance),
-            }
-        )
+        config = cell_config(load, LAYERS, (deferral, balance), max_num_tokens=2048)
 
         def pace(tokens: Sequence[int]) -> None:
             clock.advance(FIXED_S + PER_TOKEN_S * max(tokens))

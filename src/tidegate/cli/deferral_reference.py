@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidegate.base import SystemClock
-from tidegate.cli.deferral_cells import BLOCK, WINDOW, DeferralCell, DeferralLoad, balance_settings
-from tidegate.cli.deferral_run import CellRun, ReservedMeter
+from tidegate.cli.deferral_cells import WINDOW, DeferralCell, DeferralLoad
+from tidegate.cli.deferral_run import CellRun, ReservedMeter, cell_config
 from tidegate.cli.group_model import leading
 from tidegate.cli.settings import FULL_EVERY
 from tidegate.runtime import RuntimeConfig
@@ -26,18 +26,7 @@ class ReferenceCells:
     def run(self, deferral: str, balance: str, on_finish: Callable[[], None] = lambda: None) -> DeferralCell | None:
         """Run one cell together with the other ranks; None on every rank but rank 0."""
         load, clock, meter = self._load, SystemClock(), ReservedMeter(self._engine)
-        config = RuntimeConfig.from_settings(
-            {
-                "device_bytes": load.quota_bytes(self._engine.kv_layers()),
-                "tokens_per_block": BLOCK,
-                "max_seq_len": load.longest,
-                "max_batch_size": load.max_batch_size,
-                "max_num_tokens": 512,
-                "max_partial_prefills": 4,
-                "deferral": deferral,
-                "attention_dp_config": balance_settings(balance),
-            }
-        )
+        config = cell_config(load, self._engine.kv_layers(), (deferral, balance), max_num_tokens=512)
         group = build_group([meter], self._exchange, config, clock=clock)
         run = CellRun(load, group, [meter], clock)
         if group.is_leader:

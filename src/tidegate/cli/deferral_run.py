@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.base import Clock, Int64Array, InternalError, KVLayout, LayerSpec, PoolMemory, RankError, TidegateError
+from tidegate.base import Clock, Int64Array, InternalError, LayerSpec, RankError, TidegateError
 from tidegate.cache import KVCacheManager
-from tidegate.cli.deferral_cells import DeferralCell, DeferralLoad, digest_of
+from tidegate.cli.deferral_cells import BLOCK, DeferralCell, DeferralLoad, balance_settings, digest_of
+from tidegate.cli.wrapped_engine import WrappedEngine
 from tidegate.engine import Engine, StepInput
 from tidegate.report import TokenHistory
 from tidegate.request import FinishReason, Request, RequestOutput
+from tidegate.runtime import RuntimeConfig
 from tidegate.runtime.group import RankGroup
 from tidegate.scheduling import Column
 
@@ -23,31 +25,36 @@ _US = 1_000_000
 _LOG = logging.getLogger(__name__)
 
 
-class ReservedMeter:
-    """An engine that hands everything on and notes what reservations hold, besides the step's, while it computes."""
+def cell_config(
+    load: DeferralLoad, layers: Sequence[LayerSpec], name: tuple[str, str], *, max_num_tokens: int
+) -> RuntimeConfig:
+    """Return the settings of a rank in the cell ``name``: deferral and balance."""
+    return RuntimeConfig.from_settings(
+        {
+            "device_bytes": load.quota_bytes(layers),
+            "tokens_per_block": BLOCK,
+            "max_seq_len": load.longest,
+            "max_batch_size": load.max_batch_size,
+            "max_num_tokens": max_num_tokens,
+            "max_partial_prefills": 4,
+            "deferral": name[0],
+            "attention_dp_config": balance_settings(name[1]),
+        }
+    )
+
+
+class ReservedMeter(WrappedEngine):
+    """Notes what reservations hold, besides the step's, while the engine computes."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self.manager: KVCacheManager | None = None
         self.reserved = 0
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of token ids."""
-        return self._engine.vocab_size
-
-    def kv_layers(self) -> tuple[LayerSpec, ...]:
-        """Return the engine's layers."""
-        return self._engine.kv_layers()
-
-    def bind(self, layout: KVLayout, pools: Sequence[PoolMemory]) -> None:
-        """Bind the engine."""
-        self._engine.bind(layout, pools)
 
     def forward(self, step: StepInput) -> npt.ArrayLike:
         """Note, then compute."""
         self.reserved = 0 if self.manager is None else sum(self.manager.statistics().reserved)
-        return self._engine.forward(step)
+        return super().forward(step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from dataclasses import replace
 from tidegate.base import Int32Array, OutOfPages, RankError, SystemClock
 from tidegate.bench import TargetStatistics
 from tidegate.cli.page_meter import MeteredEngine
-from tidegate.cli.runtime_model import model_context, runtime_config
+from tidegate.cli.runtime_model import encode, model_context, runtime_config
 from tidegate.cli.settings import ModelSettings
-from tidegate.request import Request, TokenDelta, token_array
+from tidegate.request import Request, TokenDelta
 from tidegate.runtime.group import Exchange, GroupEnvironment, RankGroup, build_group
 from tidegate.runtime.group.distributed import DistributedExchange
 from tidegate.runtime.model import load_model
@@ -44,9 +44,7 @@ class GroupModel:
 
     def encode(self, text: str, *, chat: bool) -> Int32Array:
         """Turn text into token ids, as a user's turn of the model's chat template if asked."""
-        if chat:
-            return token_array(self._text.encode_chat([{"role": "user", "content": text}]))
-        return token_array(self._text.encode(text))
+        return encode(self._text, text, chat=chat)
 
     def submit(self, request: Request) -> None:
         """Hand a request to the router; its tokens are wanted as they come."""

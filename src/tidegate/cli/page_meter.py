@@ -5,44 +5,30 @@ Only here are both known: what a step computes (the engine is told) and how the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.base import Clock, Int64Array, KVLayout, LayerSpec, PoolMemory, Retention
+from tidegate.base import Clock, Int64Array, Retention
 from tidegate.bench import GroupUse, TargetStatistics
 from tidegate.cache import KVCacheManager, LayerGroup
+from tidegate.cli.wrapped_engine import WrappedEngine
 from tidegate.engine import Engine, StepInput
 from tidegate.report import PageRecorder
 
 
-class MeteredEngine:
-    """An engine that hands everything on and counts before each step."""
+class MeteredEngine(WrappedEngine):
+    """Counts before each step."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._clock = clock
         self._meter: PageMeter | None = None
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of token ids."""
-        return self._engine.vocab_size
-
-    def kv_layers(self) -> tuple[LayerSpec, ...]:
-        """Return the engine's layers."""
-        return self._engine.kv_layers()
-
-    def bind(self, layout: KVLayout, pools: Sequence[PoolMemory]) -> None:
-        """Bind the engine."""
-        self._engine.bind(layout, pools)
 
     def forward(self, step: StepInput) -> npt.ArrayLike:
         """Count, then compute."""
         if self._meter:
             self._meter.count(step, self._clock.now())
-        return self._engine.forward(step)
+        return super().forward(step)
 
     def watch(self, manager: KVCacheManager) -> PageMeter:
         """Count this manager's pages from now on."""

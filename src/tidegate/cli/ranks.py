@@ -10,7 +10,6 @@ import typer
 from tidegate.base import RankError, check_integer
 
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "PYTHONUNBUFFERED": "1"}
-MAX_RANKS = 4096
 
 
 def is_rank() -> bool:
@@ -28,6 +27,8 @@ def start_ranks(num_ranks: int) -> None:
 
     Raises ``RankError`` naming the rank that failed first.
     """
+    from tidegate.runtime.group.exchange import MAX_RANKS
+
     check_integer("--ranks", num_ranks, 1, MAX_RANKS)
     from tidegate.runtime.group.launch import run_ranks  # imports torch, which takes a second
 

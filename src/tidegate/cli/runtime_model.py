@@ -48,9 +48,7 @@ class RuntimeModel:
 
     def encode(self, text: str, *, chat: bool) -> Int32Array:
         """Turn text into token ids, as a user's turn of the model's chat template if asked."""
-        if chat:
-            return token_array(self._text.encode_chat([{"role": "user", "content": text}]))
-        return token_array(self._text.encode(text))
+        return encode(self._text, text, chat=chat)
 
     def submit(self, request: Request) -> None:
         """Queue a request whose tokens are wanted as they come."""
@@ -71,6 +69,13 @@ class RuntimeModel:
     def statistics(self) -> TargetStatistics:
         """Return what the meter counted."""
         return self._meter.statistics(self._session.statistics().suspended)
+
+
+def encode(streams: TextStreams, text: str, *, chat: bool) -> Int32Array:
+    """Turn text into token ids, as a user's turn of the model's chat template if asked."""
+    if chat:
+        return token_array(streams.encode_chat([{"role": "user", "content": text}]))
+    return token_array(streams.encode(text))
 
 
 def model_context(settings: ModelSettings) -> int:

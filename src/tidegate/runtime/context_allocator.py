@@ -18,11 +18,11 @@ from tidegate.cache import (
     KVCacheManager,
     Quote,
     Reservation,
-    ReuseScope,
     StepPages,
     reserve_all,
 )
 from tidegate.request import Request
+from tidegate.scheduling import reuse_scope
 
 
 @dataclass(slots=True, eq=False)
@@ -255,7 +255,7 @@ def _roll_back(context: _Context) -> None:
 def _candidate(manager: KVCacheManager, request: Request) -> Candidate:
     return manager.candidate(
         request.prompt,
-        ReuseScope(lora_id=request.lora_id, salt=request.salt, lora_version=request.lora_version),
+        reuse_scope(request),
         access=request.access,
         declared=request.declared,
     )

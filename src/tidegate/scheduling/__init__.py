@@ -18,7 +18,7 @@ from tidegate.scheduling.balance import (
 from tidegate.scheduling.config import PolicyName, SchedulerConfig
 from tidegate.scheduling.drafts import Drafts, DraftSource
 from tidegate.scheduling.endings import output_of_unstarted
-from tidegate.scheduling.intake import ModelLimits
+from tidegate.scheduling.intake import ModelLimits, reuse_scope
 from tidegate.scheduling.load import RankLoad
 from tidegate.scheduling.ngram_drafts import NgramDrafts
 from tidegate.scheduling.plan import Admission, Chunk, Outcome, Plan, Stall, Step, Wait, Waiting
@@ -58,5 +58,6 @@ __all__ = [
     "balance_of",
     "output_of_unstarted",
     "rank_row",
+    "reuse_scope",
     "without_held",
 ]

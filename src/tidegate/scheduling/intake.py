@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegate.base import RequestTooLong
-from tidegate.cache import KVCacheManager
+from tidegate.cache import KVCacheManager, ReuseScope
 from tidegate.request import Request, check_vocabulary
 
 
@@ -22,6 +22,11 @@ class ModelLimits:
         """Return the tokens that end ``request``."""
         ends = () if request.ignore_eos else self.eos_token_ids
         return tuple(dict.fromkeys((*ends, *request.stop_token_ids)))
+
+
+def reuse_scope(request: Request) -> ReuseScope:
+    """Return the scope within which a request shares cached prefixes."""
+    return ReuseScope(lora_id=request.lora_id, salt=request.salt, lora_version=request.lora_version)
 
 
 def check_tokens(request: Request, model: ModelLimits) -> None:

@@ -6,10 +6,11 @@ from dataclasses import replace
 from itertools import islice
 
 from tidegate.base import InternalError
-from tidegate.cache import Candidate, KVCacheManager, ReuseScope
+from tidegate.cache import Candidate, KVCacheManager
 from tidegate.request import Milestones, Phase, Request, RequestOutput, WaitingQueue
 from tidegate.scheduling.config import SchedulerConfig
 from tidegate.scheduling.deadlines import Deadlines
+from tidegate.scheduling.intake import reuse_scope
 from tidegate.scheduling.memory import Memory
 from tidegate.scheduling.plan import Plan, Waiting
 from tidegate.scheduling.policy import queue_rank
@@ -32,7 +33,7 @@ class Waitlist:
         """Queue a request that was checked."""
         candidate = self._manager.candidate(
             request.prompt,
-            ReuseScope(lora_id=request.lora_id, salt=request.salt, lora_version=request.lora_version),
+            reuse_scope(request),
             access="none" if request.prompt_logprobs else request.access,
             declared=request.declared,
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tidegate.base import CapacityError, Clock, ConfigError, Int64Array, InternalError
-from tidegate.cache import KVCacheManager, ReuseScope
+from tidegate.cache import KVCacheManager
 from tidegate.request import FinishReason, Request, TokenDelta
 from tidegate.runtime.group.announcing import MICROSECONDS, LastStep, plan_row
 from tidegate.runtime.session import Session
 from tidegate.runtime.step import StepLoop
-from tidegate.scheduling import Decision, Plan, RankLoad, Scheduler, output_of_unstarted
+from tidegate.scheduling import Decision, Plan, RankLoad, Scheduler, output_of_unstarted, reuse_scope
 
 
 class Rank:
@@ -54,8 +54,7 @@ class Rank:
 
     def match(self, request: Request) -> int:
         """Return how many tokens of a request's prompt this rank's cache holds."""
-        scope = ReuseScope(lora_id=request.lora_id, salt=request.salt, lora_version=request.lora_version)
-        return 0 if request.access == "none" else self.manager.probe(request.prompt, scope).reused
+        return 0 if request.access == "none" else self.manager.probe(request.prompt, reuse_scope(request)).reused
 
     def movable(self, most: int) -> list[Request]:
         """Return waiting requests, in order, that own nothing, never ran and are not in the proposed plan."""
