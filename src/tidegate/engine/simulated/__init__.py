@@ -1,0 +1,5 @@
+"""Engines that compute nothing and know how long it would have taken."""
+
+from tidegate.engine.simulated.fleet_step import CostModel, FleetStep, StepTime
+
+__all__ = ["CostModel", "FleetStep", "StepTime"]
