@@ -13,8 +13,8 @@ class WorkloadRequest:
 
     It arrives ``arrival_s`` after the start of the run or, as a turn of a session, ``think_s`` after the request
     ``after`` has ended, and not before ``arrival_s``. It produces exactly ``num_output_tokens``: token ``i`` is place
-    ``i`` of the text ``output_key`` (``content_tokens``), so that a later turn can repeat them as a segment. ``declared``
-    prompt lengths are worth a checkpoint, as in ``Request``.
+    ``i`` of the text ``output_key`` (``content_tokens``), so that a later turn can repeat them as a segment.
+    ``declared`` prompt lengths are worth a checkpoint, as in ``Request``.
     """
 
     request_id: str
