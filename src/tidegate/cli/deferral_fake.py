@@ -37,7 +37,8 @@ class FakeCells:
         config = cell_config(load, LAYERS, (deferral, balance), max_num_tokens=2048)
 
         def pace(tokens: Sequence[int]) -> None:
-            clock.advance(FIXED_S + PER_TOKEN_S * max(tokens))
+            if any(tokens):
+                clock.advance(FIXED_S + PER_TOKEN_S * max(tokens))
 
         group = build_group(meters, LocalExchange(load.num_ranks), config, clock=clock, pace=pace)
         run = CellRun(load, group, meters, clock)

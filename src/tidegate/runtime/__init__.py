@@ -1,6 +1,6 @@
 """The only wiring: configuration, the step loop, sessions, and the offline face ``LLM``."""
 
-from tidegate.runtime.build import build_manager, build_session, cache_config
+from tidegate.runtime.build import Parts, build_manager, build_session, cache_config
 from tidegate.runtime.config import CacheConfig, LoopConfig, ModelConfig, RuntimeConfig, SpeculativeConfig
 from tidegate.runtime.context_allocator import ContextAllocator, DispatchedStep
 from tidegate.runtime.drawing import Draw, Drawer, Drawn, DrawnLogprobs, GreedyDrawer
@@ -22,6 +22,7 @@ __all__ = [
     "InlineWorker",
     "LoopConfig",
     "ModelConfig",
+    "Parts",
     "RuntimeConfig",
     "Session",
     "SpeculativeConfig",

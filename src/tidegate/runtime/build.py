@@ -14,7 +14,7 @@ from tidegate.runtime.deferral import deferral_of
 from tidegate.runtime.drawing import Drawer, GreedyDrawer
 from tidegate.runtime.session import Session
 from tidegate.runtime.step import StepLoop
-from tidegate.runtime.worker import InlineWorker, ThreadWorker
+from tidegate.runtime.worker import InlineWorker, ThreadWorker, Worker
 from tidegate.scheduling import DraftSource, ModelLimits, NgramDrafts, Scheduler
 
 if TYPE_CHECKING:
@@ -56,9 +56,23 @@ def cache_config(engine: Engine, config: RuntimeConfig, *, num_extra_rows: int =
     )
 
 
-def build_manager(engine: Engine, config: RuntimeConfig, *, num_extra_rows: int = 0) -> KVCacheManager:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """What stands in for the usual parts: a simulated engine needs no memory, draws by rule, and has no thread."""
+
+    drawer: Drawer | None = None
+    worker: Worker | None = None
+    with_memory: bool = True
+
+
+USUAL = Parts()
+
+
+def build_manager(
+    engine: Engine, config: RuntimeConfig, *, num_extra_rows: int = 0, with_memory: bool = True
+) -> KVCacheManager:
     """Build the cache for an engine and hand the engine its pools."""
-    manager = KVCacheManager(cache_config(engine, config, num_extra_rows=num_extra_rows))
+    manager = KVCacheManager(cache_config(engine, config, num_extra_rows=num_extra_rows), with_memory=with_memory)
     engine.bind(manager.layout, manager.pools)
     return manager
 
@@ -99,6 +113,7 @@ def wire(
     clock: Clock | None = None,
     drafts: DraftSource | None = None,
     padding: StepInput | None = None,
+    parts: Parts = USUAL,
 ) -> Wired:
     """Wire a session and return its parts too. ``padding`` is computed in steps that only other ranks fill."""
     clock = clock or SystemClock()
@@ -114,14 +129,14 @@ def wire(
             speculation.prompt_lookup_max, speculation.prompt_lookup_min, speculation.num_speculative_tokens
         )
     scheduler = Scheduler(manager, config.scheduler, ModelLimits(engine.vocab_size, ends), drafts)
-    drawer = _drawer(manager.config.max_sequences, config.loop.seed)
+    drawer = parts.drawer or _drawer(manager.config.max_sequences, config.loop.seed)
     loop = StepLoop(
         scheduler,
         manager,
         engine,
         drawer,
         clock=clock,
-        worker=ThreadWorker() if config.loop.overlap else InlineWorker(),
+        worker=parts.worker or (ThreadWorker() if config.loop.overlap else InlineWorker()),
         overlap=config.loop.overlap,
         deferral=deferral_of(config.loop.deferral, scheduler, manager),
         padding=padding,

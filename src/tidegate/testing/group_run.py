@@ -105,4 +105,5 @@ class GroupRun:
         return [rank.manager.quote().supply for rank in self.group.ranks]
 
     def _pace(self, tokens: Sequence[int]) -> None:
-        self.clock.advance(FIXED_S + PER_TOKEN_S * max(tokens))
+        if any(tokens):
+            self.clock.advance(FIXED_S + PER_TOKEN_S * max(tokens))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.base import Clock, ConfigError, SystemClock
 from tidegate.engine import Engine
-from tidegate.runtime.build import build_manager, wire
+from tidegate.runtime.build import USUAL, Parts, build_manager, wire
 from tidegate.runtime.config import RuntimeConfig
 from tidegate.runtime.group.exchange import Exchange
 from tidegate.runtime.group.intake import Intake
@@ -29,16 +29,25 @@ def build_rank(
     text: TextStreams | None = None,
     clock: Clock,
     drafts: DraftSource | None = None,
+    parts: Parts = USUAL,
 ) -> Rank:
     """Build a rank around an engine that is not bound yet. Its cache has one row more, for the padding entry.
 
     ``max_waiting`` bounds the queue in front of all ranks, not a rank's own.
     """
     config = replace(config, scheduler=replace(config.scheduler, max_waiting=None))
-    manager = build_manager(engine, config, num_extra_rows=1)
+    manager = build_manager(engine, config, num_extra_rows=1, with_memory=parts.with_memory)
     padding = reserve_padding(manager)
     wired = wire(
-        engine, manager, config, eos_token_ids=eos_token_ids, text=text, clock=clock, drafts=drafts, padding=padding
+        engine,
+        manager,
+        config,
+        eos_token_ids=eos_token_ids,
+        text=text,
+        clock=clock,
+        drafts=drafts,
+        padding=padding,
+        parts=parts,
     )
     return Rank(wired.session, wired.scheduler, wired.loop, manager, clock=clock)
 
@@ -53,11 +62,12 @@ def build_group(
     clock: Clock | None = None,
     pace: Callable[[Sequence[int]], None] | None = None,
     policy: BalancePolicy[Any] | None = None,
+    parts: Sequence[Parts] | None = None,
 ) -> RankGroup:
     """Build the ranks of this process, one for each engine, in the order of ``exchange.local``.
 
-    ``policy`` balances instead of the one that ``attention_dp_config`` names, within the bound given there. Raises
-    ``ConfigError`` when first chunks would be held for two reasons at once.
+    ``parts`` are those of each rank. ``policy`` balances instead of the one that ``attention_dp_config`` names, within
+    the bound given there. Raises ``ConfigError`` when first chunks would be held for two reasons at once.
     """
     if len(engines) != len(exchange.local):
         raise ConfigError(
@@ -68,7 +78,10 @@ def build_group(
     if balance.enable_balance or policy is not None:
         _check_no_batch_wait(scheduler)
     clock = clock or SystemClock()
-    ranks = [build_rank(engine, config, eos_token_ids=eos_token_ids, text=text, clock=clock) for engine in engines]
+    ranks = [
+        build_rank(engine, config, eos_token_ids=eos_token_ids, text=text, clock=clock, parts=own)
+        for engine, own in zip(engines, parts or [USUAL] * len(engines), strict=True)
+    ]
     intake = Intake(config.routing, scheduler, exchange.size, check=ranks[0].session.check, now=clock.now)
     balancer: Balancer[Any] = balance_of(balance, scheduler.max_batch_size)
     if policy is not None:

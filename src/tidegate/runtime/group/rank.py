@@ -39,6 +39,11 @@ class Rank:
         return self._plan
 
     @property
+    def in_flight(self) -> bool:
+        """Whether a step was launched and has not ended."""
+        return self._loop.in_flight
+
+    @property
     def num_held(self) -> int:
         """First chunks of the current plan that are held back."""
         return 0 if self._plan is None else len(self._plan.held)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,20 +27,22 @@ _HEARTBEAT_S = 5.0
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupStep:
     """What one step of the group was: the gathered rows, the decision, and of the ranks in this process their tokens
-    and how many first chunks were held."""
+    and how many first chunks were held. ``routed`` requests went to a rank after it."""
 
     rows: Int64Array
     decision: Decision
     is_run: bool
     tokens: tuple[int, ...]
     held: tuple[int, ...]
+    routed: tuple[tuple[str, int], ...] = ()
 
 
 class RankGroup:
     """The ranks of this process, in step with those of the others.
 
     Requests and aborts are given where rank 0 lives, between steps; its ``step`` returns what is new on all ranks.
-    ``pace(tokens per local rank)`` is called before a step is carried out: a simulated clock moves there.
+    ``pace(tokens per local rank)`` is called before a step is carried out, while each rank still has its plan: a
+    simulated clock moves there. Without any tokens it is called only when a step that was launched before ends.
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class RankGroup:
             tokens = tuple(rank.restrict(decision) for rank in self.ranks)
             held = tuple(rank.num_held for rank in self.ranks)
             is_run, began_s = _is_run(rows, decision), self._clock.now()
-            if self._pace is not None and is_run:
+            if self._pace is not None and (is_run or any(rank.in_flight for rank in self.ranks)):
                 self._pace(tokens)
             for rank in self.ranks:
                 self._fresh += rank.conclude(runs=is_run, began_s=began_s)
@@ -129,6 +131,7 @@ class RankGroup:
             if delta.output is not None:
                 self._intake.forget(delta.request_id)
         self._was_routed = bool(routed)
+        self.last = replace(self.last, routed=routed)
         self._digest = _digest(self._digest, rows, decision, routed)
         self._is_idle = not rows[:, [Column.HAS_WORK, Column.INBOX_BYTES, Column.OUTBOX_BYTES]].any() and not routed
         return new
