@@ -40,6 +40,8 @@ class PromptLogprobs:
 def prompt_spans(step: Step, sequences: RunningSequences) -> PromptSpans | None:
     """Return what a step scores; None, the usual case, when no prompt in it asks for that."""
     asks = sequences.scores_prompt[step.rows] & step.is_computed
+    if not np.count_nonzero(asks):
+        return None
     # The last position of a prompt scores the first output token, which is drawn.
     ends = np.minimum(step.ends, sequences.num_prompt[step.rows] - 1)
     places = (asks & (step.starts < ends)).nonzero()[0].tolist()

@@ -50,6 +50,10 @@ def engine_step(
 
     Logits are asked for where a token is drawn (``draws_of``) and, behind those, at the flat places ``scored``.
     """
+    if step.is_whole and step.samples_all and step.drafts is None and scored is None:
+        lengths = step.ends - step.starts
+        if len(lengths) and np.count_nonzero(lengths != 1) == 0:
+            return _one_token_each(step, pages, sequences)
     places = np.flatnonzero(step.is_computed)
     if not len(places):
         return None
@@ -58,11 +62,8 @@ def engine_step(
     lengths = step.ends[places] - starts
     cu_seqlens = np.zeros(len(places) + 1, dtype=np.int32)
     np.cumsum(lengths, out=cu_seqlens[1:])
-    if len(places) == cu_seqlens[-1]:
-        owners, positions = rows, starts
-    else:
-        owners = np.repeat(rows, lengths)
-        positions = np.arange(cu_seqlens[-1], dtype=np.int64) + np.repeat(starts - cu_seqlens[:-1], lengths)
+    owners = np.repeat(rows, lengths)
+    positions = np.arange(cu_seqlens[-1], dtype=np.int64) + np.repeat(starts - cu_seqlens[:-1], lengths)
     token_ids = sequences.tokens[owners, positions].astype(np.int64)
     logit_positions = cu_seqlens[1:][step.samples[places]].astype(np.int64) - 1
     if step.drafts is not None:
@@ -78,6 +79,19 @@ def engine_step(
         rows=rows,
         groups=groups,
         logit_positions=logit_positions if scored is None else np.concatenate([logit_positions, scored]),
+    )
+
+
+def _one_token_each(step: Step, pages: StepPages, sequences: RunningSequences) -> StepInput:
+    """Lay out a step in which each sequence computes its last known token, without looking at contexts."""
+    count = len(step.rows)
+    return StepInput(
+        token_ids=sequences.last_token[step.rows],
+        positions=step.starts,
+        cu_seqlens=np.arange(count + 1, dtype=np.int32),
+        rows=step.rows,
+        groups=tuple(_made(tables, None) for tables in pages.groups),
+        logit_positions=np.arange(count),
     )
 
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from tidegate.base import ConfigError, Int64Array, InternalError
 from tidegate.request import Request, RunningSequences
 from tidegate.runtime import Draw, Drawn, DrawnLogprobs
-from tidegate.workload import content_tokens
+from tidegate.workload import content_seeds, seeded_tokens
 
 
 class ContentDrawer:
@@ -19,7 +19,7 @@ class ContentDrawer:
 
     def __init__(self, max_sequences: int, keys: dict[str, int]) -> None:
         self._text_of = keys
-        self._keys: Int64Array = np.zeros(max_sequences, dtype=np.int64)
+        self._seeds = np.zeros(max_sequences, dtype=np.uint64)
 
     def check(self, request: Request) -> None:
         """Raise ``ConfigError`` for a request that wants to know probabilities: there are none."""
@@ -28,12 +28,12 @@ class ContentDrawer:
 
     def enter(self, row: int, request: Request, order: int) -> None:
         """Note the text of the request that entered ``row``."""
-        self._keys[row] = self._text_of[request.request_id]
+        self._seeds[row] = content_seeds(np.array([self._text_of[request.request_id]]))[0]
 
     def prepare(self, rows: Int64Array, sequences: RunningSequences, ahead: Int64Array | None = None) -> Draw:
         """Return the draw for these rows' next tokens."""
         places = sequences.num_tokens[rows] - sequences.num_prompt[rows]
-        tokens = content_tokens(self._keys[rows], places if ahead is None else places + ahead).astype(np.int64)
+        tokens = seeded_tokens(self._seeds[rows], places if ahead is None else places + ahead).astype(np.int64)
         return lambda logits: Drawn(tokens)
 
     def score(self, logits: npt.ArrayLike, tokens: Int64Array, wanted: Int64Array) -> DrawnLogprobs:

@@ -67,8 +67,8 @@ class Fleet:
         """Serve a whole workload. Raises ``OutOfPages`` when something waits that can never go on."""
         feed, idle = Feed(workload), 0
         while True:
-            for request in feed.due(self.clock.now()):
-                self._submit(request)
+            for request, since in feed.due(self.clock.now()):
+                self._submit(request, since)
             if not self.group.has_work:
                 due = feed.next_s
                 if due is None:
@@ -86,10 +86,9 @@ class Fleet:
                 idle = 0
         self.group.close()
 
-    def _submit(self, asked: WorkloadRequest) -> None:
-        now = self.clock.now()
+    def _submit(self, asked: WorkloadRequest, since: float) -> None:
         self._keys[asked.request_id] = asked.output_key
-        self.served.enter(asked, now)
+        self.served.enter(asked, since)
         self.group.submit(
             Request(
                 request_id=asked.request_id,
@@ -98,7 +97,7 @@ class Fleet:
                 min_tokens=asked.num_output_tokens,
                 ignore_eos=True,
                 priority=asked.priority,
-                arrival_s=now,
+                arrival_s=since,
                 declared=asked.declared,
                 conversation_id=asked.conversation_id,
             )

@@ -1,6 +1,16 @@
 """Workloads: arrivals, lengths, shared prefixes, sessions and traces."""
 
-from tidegate.workload.content import VOCAB_SIZE, Content, content_tokens
+from tidegate.workload.content import VOCAB_SIZE, Content, content_seeds, content_tokens, seeded_tokens
+from tidegate.workload.feed import Feed
 from tidegate.workload.workload import Workload, WorkloadRequest
 
-__all__ = ["VOCAB_SIZE", "Content", "Workload", "WorkloadRequest", "content_tokens"]
+__all__ = [
+    "VOCAB_SIZE",
+    "Content",
+    "Feed",
+    "Workload",
+    "WorkloadRequest",
+    "content_seeds",
+    "content_tokens",
+    "seeded_tokens",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegate.base import ConfigError, shown
 from tidegate.workload.content import Content
 
 
@@ -34,9 +35,23 @@ class Workload:
     """Requests by arrival, later turns behind earlier ones. ``source`` says where they come from, for reports.
 
     With ``concurrency`` the load is closed: so many are in flight at once, and one that has arrived waits outside for
-    another to end.
+    another to end. Raises ``ConfigError`` for a request id that comes twice, or a turn before the one it follows.
     """
 
     source: str
     requests: tuple[WorkloadRequest, ...]
     concurrency: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.concurrency is not None and self.concurrency < 1:
+            raise ConfigError(f"concurrency={self.concurrency} must be >= 1, or absent", field="concurrency")
+        seen: set[str] = set()
+        for request in self.requests:
+            if request.request_id in seen:
+                raise ConfigError(f"request_id={shown(request.request_id)} comes twice", field="request_id")
+            if request.after is not None and request.after not in seen:
+                raise ConfigError(
+                    f"after={shown(request.after)} of request {shown(request.request_id)} must name an earlier request",
+                    field="after",
+                )
+            seen.add(request.request_id)
