@@ -21,7 +21,7 @@ class TokenCost:
         """Return the time of one step."""
         owner = np.repeat(np.arange(step.num_ranks), np.diff(step.splits))
         tokens = np.bincount(owner, weights=step.ends - step.starts, minlength=step.num_ranks)
-        return StepTime(tokens * 1e-5, 1e-3, 0.0)
+        return StepTime(np.asarray(tokens * 1e-5, dtype=np.float64), 1e-3, 0.0)
 
 
 def config(**settings: object) -> RuntimeConfig:

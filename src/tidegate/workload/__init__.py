@@ -1,5 +1,6 @@
 """Workloads: arrivals, lengths, shared prefixes, sessions and traces."""
 
+from tidegate.workload.build import build_workload
 from tidegate.workload.content import VOCAB_SIZE, Content, content_seeds, content_tokens, seeded_tokens
 from tidegate.workload.feed import Feed
 from tidegate.workload.workload import Workload, WorkloadRequest
@@ -10,6 +11,7 @@ __all__ = [
     "Feed",
     "Workload",
     "WorkloadRequest",
+    "build_workload",
     "content_seeds",
     "content_tokens",
     "seeded_tokens",
