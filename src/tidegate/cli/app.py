@@ -19,6 +19,7 @@ from tidegate.cli.generate import generate
 from tidegate.cli.ranks import is_follower
 from tidegate.cli.served_model import ModelOpener, ServedModel
 from tidegate.cli.settings import ModelSettings
+from tidegate.cli.sim import sim
 
 FAILED = 2
 INTERRUPTED = 130
@@ -36,6 +37,7 @@ def create_app() -> typer.Typer:
     app.callback()(_tidegate)
     app.command()(generate)
     app.command()(bench)
+    app.command()(sim)
     return app
 
 

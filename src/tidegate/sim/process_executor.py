@@ -7,13 +7,14 @@ did it. Here a process has one call at a time, so a death names its item, and th
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.resource_tracker
 import os
 import pickle
 import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
@@ -88,10 +89,8 @@ class _Worker:
 
     def send(self, index: int, item: object) -> None:
         self.index = index
-        try:
+        with suppress(OSError):  # it has died; ``receive`` says so
             self.connection.send(item)
-        except OSError:
-            pass  # it has died; ``receive`` says so
 
     def receive(self) -> tuple[int | None, object, bool]:
         """Return which item has ended, its result, and whether the process lives on."""

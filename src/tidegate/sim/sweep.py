@@ -129,10 +129,14 @@ class Sweep:
         return cls(base=plain_mapping("base", whole.get("base") or {}), axes=tuple(axes))
 
     def with_values(self, values: Mapping[str, Any]) -> Sweep:
-        """Return the sweep with settings of the base replaced, by dotted path."""
+        """Return the sweep with settings of the base replaced, by dotted path. A swept one is refused."""
         base = plain_mapping("base", self.base)
+        swept = [path for axis in self.axes for path in axis.paths]
         for path, value in values.items():
             _check_path(path)
+            for other in swept:
+                if path == other or path.startswith(f"{other}."):
+                    raise ConfigError(f"{path}={shown(value)}: the sweep sets {other} itself", field=path)
             set_path(base, path, plain_value(path, value))
         return Sweep(base=base, axes=self.axes)
 
