@@ -3,9 +3,11 @@
 from tidegate.workload.build import build_workload
 from tidegate.workload.content import VOCAB_SIZE, Content, content_seeds, content_tokens, seeded_tokens
 from tidegate.workload.feed import Feed
+from tidegate.workload.traces import TRACE_FORMATS, sample_path
 from tidegate.workload.workload import Workload, WorkloadRequest
 
 __all__ = [
+    "TRACE_FORMATS",
     "VOCAB_SIZE",
     "Content",
     "Feed",
@@ -14,5 +16,6 @@ __all__ = [
     "build_workload",
     "content_seeds",
     "content_tokens",
+    "sample_path",
     "seeded_tokens",
 ]

@@ -13,6 +13,7 @@ from tidegate.workload.arrivals import draw_arrivals
 from tidegate.workload.content import Content
 from tidegate.workload.fields import Fields
 from tidegate.workload.lengths import draw_lengths
+from tidegate.workload.traces import read_trace
 from tidegate.workload.workload import Workload, WorkloadRequest
 
 _MOST_REQUESTS = 1 << 24
@@ -36,9 +37,11 @@ def build_workload(mapping: Mapping[str, Any], *, seed: int) -> Workload:
     ``draw_arrivals`` and ``draw_lengths``. ``prefixes``: ``count`` shared texts of ``length`` tokens, of which text
     ``i`` is taken with weight ``1 / (i + 1) ** zipf``; they are declared checkpoints with ``declare``. ``sessions``:
     ``turns`` (a length) per session, each after the one before and ``think_s`` seconds; every turn's prompt is all that
-    was said, and ``input`` more tokens.
+    was said, and ``input`` more tokens. With ``trace`` the requests are a file's: see ``read_trace``.
     """
     fields = Fields("workload", mapping)
+    if fields.get("trace") is not None:
+        return read_trace(fields)
     count = fields.integer("requests", 100, low=1, high=_MOST_REQUESTS)
     streams = np.random.default_rng(seed).spawn(6)
     arrivals, concurrency = draw_arrivals("workload.arrivals", fields.get("arrivals", "at_once"), count, streams[0])
