@@ -86,9 +86,7 @@ ExecutorFlag = Annotated[
 ]
 OutFlag = Annotated[
     Path | None,
-    typer.Option(
-        metavar="DIR", help="Write JSON, CSV and figures there.", rich_help_panel=_OUTPUT, show_default=False
-    ),
+    typer.Option(metavar="DIR", help="Write JSON, CSV and figures there.", rich_help_panel=_OUTPUT, show_default=False),
 ]
 FiguresFlag = Annotated[
     bool, typer.Option("--figures/--no-figures", help="Draw figures besides.", rich_help_panel=_OUTPUT)

@@ -142,9 +142,17 @@ def balance_bands(result: SimResult) -> list[Band]:
 
 def sweep_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """Return one row for each run of a sweep; ``records`` are those of ``Outcome``."""
-    paths = list(records[0]["values"])
-    columns = ("tokens/s", "TTFT ms", "p99", "TPOT ms", "E2E s", "balance", "hit rate", "suspended", "failed")
-    return Table(f"{len(records)} runs", (*paths, *columns), tuple(_sweep_row(record) for record in records))
+    columns = ["tokens/s", "TTFT ms", "p99", "TPOT ms", "E2E s", "balance", "hit rate", "suspended"]
+    if any("failure" in record for record in records):
+        columns.append("failed")
+    rows = tuple(_sweep_row(record)[: len(record["values"]) + len(columns)] for record in records)
+    return Table(f"{len(records)} runs", (*_short(list(records[0]["values"])), *columns), rows)
+
+
+def _short(paths: Sequence[str]) -> list[str]:
+    """Return the last words of paths, or the whole of those that would not differ."""
+    words = [path.rpartition(".")[2] for path in paths]
+    return [word if words.count(word) == 1 else path for word, path in zip(words, paths, strict=True)]
 
 
 def _sweep_row(record: Mapping[str, Any]) -> tuple[Cell, ...]:
@@ -152,13 +160,12 @@ def _sweep_row(record: Mapping[str, Any]) -> tuple[Cell, ...]:
     summary = record.get("summary")
     if summary is None:
         return (*values, *([None] * 8), f"{record['failure']['kind']}: {record['failure']['message']}")
-    ttft, tpot, e2e = (summary[name] for name in ("ttft_s", "tpot_s", "e2e_s"))
     return (
         *values,
         summary["output_tokens_per_s"],
-        *_milliseconds(ttft, ("mean", "p99")),
-        *_milliseconds(tpot, ("mean",)),
-        e2e.get("mean"),
+        *_milliseconds(summary["ttft_s"], ("mean", "p99")),
+        *_milliseconds(summary["tpot_s"], ("mean",)),
+        summary["e2e_s"].get("mean"),
         summary["balance_by_time"],
         summary["hit_rate"],
         summary["suspensions"],

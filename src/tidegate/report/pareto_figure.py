@@ -19,7 +19,7 @@ _MARKERS = "osD^vP*X"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParetoPoint:
-    """One run: ``cost`` is better when lower, ``gain`` when higher. ``series`` gives it its colour, if anything does."""
+    """One run: ``cost`` is better when lower, ``gain`` when higher. Points of one ``series`` have one colour."""
 
     label: str
     cost: float

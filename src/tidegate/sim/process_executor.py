@@ -58,12 +58,12 @@ class ProcessExecutor:
                         index = waiting.popleft()
                         worker.send(index, items[index])
                 for worker in _ready(workers):
-                    index, result, is_alive = worker.receive()
+                    ended, result, is_alive = worker.receive()
                     if not is_alive:
                         workers.remove(worker)
                         worker.end()
-                    if index is not None:
-                        results[index] = result
+                    if ended is not None:
+                        results[ended] = result
                         on_done()
                 while due in results:
                     yield results.pop(due)
