@@ -50,7 +50,7 @@ def draw_pareto(
 ) -> bytes:
     """Return a PNG with one panel for each key, ``columns`` in a row.
 
-    The frontier is a line and its points are labelled; with few points, all are.
+    The frontier is a line, and its points are ringed and labelled; with few points, all are labelled.
     """
     if not panels or not all(panels.values()):
         raise ConfigError("a figure needs at least one point in each panel", field="panels")
@@ -72,6 +72,8 @@ def draw_pareto(
         panel.set_ylabel(gain)
     for panel in axes.flat[len(panels) :]:
         panel.set_axis_off()
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize="small")
     if title:
         figure.suptitle(title)
     png = io.BytesIO()
@@ -108,10 +110,18 @@ def _draw_panel(panel: Axes, points: Sequence[ParetoPoint], series: Sequence[str
         panel.annotate(
             _literal(point.label), at, xytext=(4, 3), textcoords="offset points", fontsize="x-small", fontweight=weight
         )
-    panel.margins(0.15, 0.1)
+    panel.scatter(
+        [points[i].cost for i in frontier],
+        [points[i].gain for i in frontier],
+        s=70,
+        facecolors="none",
+        edgecolors="0.3",
+        linewidths=1,
+        zorder=3,
+    )
+    panel.margins(0.22, 0.1)
     panel.grid(color="0.9", linewidth=0.6)
     panel.set_axisbelow(True)
-    panel.legend(fontsize="x-small", loc="lower right")
 
 
 def _literal(text: str) -> str:
