@@ -38,8 +38,7 @@ class SimRun:
         executor = make_executor(self.executor, self.jobs)
         cells = self.sweep.cells()
         is_single = not self.sweep.axes
-        if self.out is not None and self.with_figures and importlib.util.find_spec("matplotlib") is None:
-            raise ConfigError("figures need matplotlib: install tidegate[bench], or give --no-figures")
+        check_figures(self.out is not None and self.with_figures)
         with ExitStack() as stack:
             folder = stack.enter_context(OutputFolder(self.out, self._names(is_single))) if self.out else None
             if is_single:
@@ -89,3 +88,9 @@ class SimRun:
 def _simulate(spec: SimSpec) -> SimResult:
     """Run one cell of a sweep, in whatever process."""
     return simulate(spec)
+
+
+def check_figures(are_wanted: bool) -> None:
+    """Raise ``ConfigError`` before the work when figures are wanted that nobody can draw."""
+    if are_wanted and importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError("figures need matplotlib: install tidegate[bench], or give --no-figures")

@@ -1,6 +1,7 @@
 """What is shown of a run: tables as data, figures, and files that are written whole or not at all."""
 
 from tidegate.report.band_figure import Band, draw_bands
+from tidegate.report.curve_figure import draw_curves
 from tidegate.report.output_file import OutputFile
 from tidegate.report.output_folder import OutputFolder
 from tidegate.report.page_figure import draw_pages
@@ -21,6 +22,7 @@ __all__ = [
     "Table",
     "TokenHistory",
     "draw_bands",
+    "draw_curves",
     "draw_pages",
     "draw_pareto",
     "draw_tokens",
