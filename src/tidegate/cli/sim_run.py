@@ -55,7 +55,7 @@ class SimRun:
         return progress(total, what) if self.shows_progress else nullcontext(lambda: None)
 
     def _one(self, cell: Cell, folder: OutputFolder | None) -> None:
-        spec = SimSpec.from_mapping(cell.mapping)
+        spec = cell.spec()
         workload = build_workload(spec.workload, seed=spec.seed)
         with self._bar(len(workload.requests), "requests") as advance:
             result = simulate(spec, on_finish=advance, workload=workload)

@@ -43,6 +43,14 @@ class Cell:
         """Every swept setting with its value; ``run`` when nothing is swept."""
         return ", ".join(f"{path}={value_text(value)}" for path, value in self.values) or "run"
 
+    def spec(self) -> SimSpec:
+        """Return what to run. Raises ``ConfigError`` for settings that are wrong whatever the workload."""
+        mapping = dict(self.mapping)
+        settings = mapping.get("settings")
+        if isinstance(settings, dict):  # the runtime's settings know tuples, files only lists
+            mapping["settings"] = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+        return SimSpec.from_mapping(mapping)
+
     @property
     def label(self) -> str:
         """The same with the last word of each path, for figures."""
@@ -165,7 +173,7 @@ class Sweep:
 def run_cell(cell: Cell, simulate: Simulate) -> Outcome:
     """Run one cell. What tidegate refuses, or cannot go on with, is a failure of this cell only."""
     try:
-        return Outcome(cell=cell, result=simulate(SimSpec.from_mapping(cell.mapping)))
+        return Outcome(cell=cell, result=simulate(cell.spec()))
     except (TidegateError, MemoryError, OSError) as error:
         is_broken = not isinstance(error, ConfigError | CapacityError | OSError)
         failure = Failure(kind=type(error).__name__, message=str(error), is_broken=is_broken)
