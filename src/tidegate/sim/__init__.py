@@ -3,7 +3,7 @@
 from tidegate.sim.fleet import Fleet
 from tidegate.sim.result import PageTable, SimResult, StepTable, distribution
 from tidegate.sim.served import RequestTable
-from tidegate.sim.simulate import run_fleet
+from tidegate.sim.simulate import cost_of, run_fleet, simulate
 from tidegate.sim.spec import CostSpec, SimSpec
 
 __all__ = [
@@ -14,6 +14,8 @@ __all__ = [
     "SimResult",
     "SimSpec",
     "StepTable",
+    "cost_of",
     "distribution",
     "run_fleet",
+    "simulate",
 ]
