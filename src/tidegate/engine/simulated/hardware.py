@@ -24,18 +24,18 @@ class Hardware:
     link_bytes_per_s: float
     host_bytes_per_s: float
     link_latency_s: float = 10e-6
-    host_step_s: float = 1.5e-3
+    host_step_s: float = 1.0e-3
     memory_share: float = 0.8
     flops_share: float = 0.6
 
 
-def _preset(name: str, gb: int, tb_s: float, tflops: float, tflops_8bit: float, links: tuple[float, float]) -> Hardware:
+def _preset(name: str, memory: tuple[int, float], flops: tuple[float, float], links: tuple[float, float]) -> Hardware:
     return Hardware(
         name=name,
-        memory_bytes=gb * 10**9,
-        memory_bytes_per_s=tb_s * 1e12,
-        flops_per_s=tflops * 1e12,
-        flops_per_s_8bit=tflops_8bit * 1e12,
+        memory_bytes=memory[0] * 10**9,
+        memory_bytes_per_s=memory[1] * 1e12,
+        flops_per_s=flops[0] * 1e12,
+        flops_per_s_8bit=flops[1] * 1e12,
         link_bytes_per_s=links[0] * 1e9,
         host_bytes_per_s=links[1] * 1e9,
     )
@@ -44,12 +44,12 @@ def _preset(name: str, gb: int, tb_s: float, tflops: float, tflops_8bit: float, 
 # Vendors' data sheets, SXM forms: memory in GB and TB/s, dense TFLOPS in bf16 and fp8, NVLink and host link in GB/s
 # each way. The two workstation cards have no NVLink: PCIe 4.0 and 5.0.
 HARDWARE = {
-    "h100": _preset("h100", 80, 3.35, 989, 1979, (450, 64)),
-    "h200": _preset("h200", 141, 4.8, 989, 1979, (450, 64)),
-    "b200": _preset("b200", 180, 8.0, 2250, 4500, (900, 64)),
-    "gb200": _preset("gb200", 186, 8.0, 2500, 5000, (900, 450)),
-    "rtx4090": _preset("rtx4090", 24, 1.008, 165, 330, (32, 32)),
-    "rtxpro6000": _preset("rtxpro6000", 96, 1.597, 504, 1008, (64, 64)),
+    "h100": _preset("h100", (80, 3.35), (989, 1979), (450, 64)),
+    "h200": _preset("h200", (141, 4.8), (989, 1979), (450, 64)),
+    "b200": _preset("b200", (180, 8.0), (2250, 4500), (900, 64)),
+    "gb200": _preset("gb200", (186, 8.0), (2500, 5000), (900, 450)),
+    "rtx4090": _preset("rtx4090", (24, 1.008), (165, 330), (32, 32)),
+    "rtxpro6000": _preset("rtxpro6000", (96, 1.597), (504, 1008), (64, 64)),
 }
 
 
