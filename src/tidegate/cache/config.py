@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 
 from tidegate.base import ConfigError, LayerSpec, check_bool, check_integer, check_real, check_text, check_tuple, shown
 from tidegate.cache.model_layers import ModelCacheOptions, layers_of_model
+from tidegate.storage import check_policy
 
 _CHECKPOINTS = re.compile(r"every_chunk|declared|every:[1-9][0-9]{0,9}")
 _INT32 = (1 << 31) - 1
@@ -23,7 +24,8 @@ class KVCacheConfig:
     ``device_bytes`` is the quota of the device tier; ``pool_slots`` gives the slots of each pool group outright
     instead. ``max_sequences`` bounds active sequences (rows), ``max_seq_len`` their tokens. ``max_chunk_tokens`` and
     ``typical_seq_len`` only shape how the quota is split between pool groups. ``max_rewind_len`` is how far below the
-    end of a step settling may fall. ``reuse_unit_tokens`` coarsens the reuse granularity.
+    end of a step settling may fall. ``reuse_unit_tokens`` coarsens the reuse granularity. ``eviction_policy`` is
+    one of ``tidegate.storage.policy_names()``.
     """
 
     layers: tuple[LayerSpec, ...]
@@ -44,6 +46,7 @@ class KVCacheConfig:
     reuse_unit_tokens: int | None = None
     max_util_for_resume: float = 0.95
     separate_pools: bool = False
+    eviction_policy: str = "lru"
 
     def __post_init__(self) -> None:
         for name in ("max_sequences", "max_seq_len", "tokens_per_block", "max_open_steps", "max_chunk_tokens"):
@@ -67,6 +70,7 @@ class KVCacheConfig:
             )
         if self.publish not in _PUBLISH:
             raise ConfigError(f"publish={shown(self.publish)} must be one of {', '.join(_PUBLISH)}")
+        check_policy("eviction_policy", self.eviction_policy)
 
     def _at_least(self, name: str, least: int) -> None:
         check_integer(name, getattr(self, name), least, _MOST.get(name, 1 << 60))

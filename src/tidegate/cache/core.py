@@ -31,7 +31,7 @@ from tidegate.cache.statistics import Counters
 from tidegate.cache.step_pages import PageCopies
 from tidegate.cache.tables import GroupRows
 from tidegate.cache.views import CsrTables, csr, per_layer
-from tidegate.storage import PoolGroup, PoolGroupSpec
+from tidegate.storage import PoolGroup, PoolGroupSpec, policy_maker
 
 if TYPE_CHECKING:
     from tidegate.cache.reservation import Reservation
@@ -57,7 +57,7 @@ class CacheCore:
             row_bytes = next(g.row_bytes for g in self.grouping.groups if g.pool_group == pool_group)
             group = PoolGroup(PoolGroupSpec(slots[pool_group], row_bytes), with_memory=with_memory)
             self.storage.append(group)
-            self.pools.append(PagePool(group))
+            self.pools.append(PagePool(group, policy_maker(config.eviction_policy)))
         self.rows = [
             GroupRows(group, self.pools[group.pool_group], config.max_sequences, config.max_seq_len)
             for group in self.grouping.groups

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from tidegate.base import BoolArray, Int32Array, Int64Array
-from tidegate.storage import FreeStack, PoolGroup, RetentionLru
+from tidegate.storage import FreeStack, PolicyMaker, PoolGroup
 
 PageIds = Int32Array | Int64Array
 """Pages by id: kept as int32; as int64 they are the faster index, for those who use them several times."""
@@ -27,7 +27,7 @@ class PagePool:
     Page ids are kept in 32 bits and turned into 64 before they index: numpy would do it anew each time, and slower.
     """
 
-    def __init__(self, storage: PoolGroup) -> None:
+    def __init__(self, storage: PoolGroup, make_policy: PolicyMaker) -> None:
         count = storage.spec.num_slots
         capacity = count + max(count // 32, 64)
         self.storage = storage
@@ -44,7 +44,8 @@ class PagePool:
         self.ids = FreeStack(capacity)
         self.evictable = 0
         self.doomed = 0
-        self.policy = RetentionLru(self._valid)
+        self.policy = make_policy(self._valid, self)
+        self._notes_new = self.policy.notes_new
         self.peak_in_use = 0
         self.num_dropped = 0
         self._clock = 0
@@ -63,6 +64,8 @@ class PagePool:
         index = pages.astype(np.int64)
         self.slot[index] = slots
         self.locks[index] = 1
+        if self._notes_new:
+            self.policy.begin(pages)
         used = self.num_slots - self.storage.free.count - self.evictable
         if used > self.peak_in_use:
             self.peak_in_use = used

@@ -1,4 +1,4 @@
-"""Flags to configuration to run: ``tidegate generate`` and ``tidegate bench``."""
+"""Flags to configuration to run: ``tidegate generate``, ``bench``, ``sim`` and ``replay``."""
 
 from tidegate.cli.app import main
 

@@ -17,8 +17,10 @@ from tidegate.cli.bench import bench
 from tidegate.cli.console import quiet_libraries, show_error, show_log
 from tidegate.cli.generate import generate
 from tidegate.cli.ranks import is_follower
+from tidegate.cli.replay import replay
 from tidegate.cli.served_model import ModelOpener, ServedModel
 from tidegate.cli.settings import ModelSettings
+from tidegate.cli.sim import sim
 
 FAILED = 2
 INTERRUPTED = 130
@@ -36,6 +38,8 @@ def create_app() -> typer.Typer:
     app.callback()(_tidegate)
     app.command()(generate)
     app.command()(bench)
+    app.command()(sim)
+    app.command()(replay)
     return app
 
 

@@ -10,8 +10,8 @@ from tidegate.cli.prompt_file import read_text
 _MOST_LENGTH = 1 << 20
 
 
-def read_config(path: Path) -> dict[str, object]:
-    """Return the settings of a file; ``ConfigError`` names the file and what is wrong with it.
+def read_config(path: Path, *, flag: str = "--config") -> dict[str, object]:
+    """Return the settings of a file; ``ConfigError`` names the flag, the file and what is wrong with it.
 
     Only plain values are read: tags that would make objects are refused.
     """
@@ -19,15 +19,15 @@ def read_config(path: Path) -> dict[str, object]:
 
     text = read_text(path)
     if len(text) > _MOST_LENGTH:
-        raise ConfigError(f"--config {path}: must hold at most {_MOST_LENGTH} characters", field="config")
+        raise ConfigError(f"{flag} {path}: must hold at most {_MOST_LENGTH} characters", field="config")
     try:
         settings = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"--config {path}: not YAML or JSON: {error}", field="config") from None
+        raise ConfigError(f"{flag} {path}: not YAML or JSON: {error}", field="config") from None
     except RecursionError:
-        raise ConfigError(f"--config {path}: nested too deeply", field="config") from None
+        raise ConfigError(f"{flag} {path}: nested too deeply", field="config") from None
     if settings is None:
         return {}
     if not isinstance(settings, dict) or not all(isinstance(name, str) for name in settings):
-        raise ConfigError(f"--config {path}: must hold names with their values, got {type(settings).__name__}")
+        raise ConfigError(f"{flag} {path}: must hold names with their values, got {type(settings).__name__}")
     return settings

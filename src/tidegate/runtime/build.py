@@ -53,6 +53,7 @@ def cache_config(engine: Engine, config: RuntimeConfig, *, num_extra_rows: int =
         reuse_unit_tokens=cache.reuse_unit_tokens,
         max_util_for_resume=cache.max_util_for_resume,
         separate_pools=cache.separate_pools,
+        eviction_policy=cache.eviction_policy,
     )
 
 

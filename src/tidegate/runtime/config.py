@@ -78,6 +78,7 @@ class CacheConfig:
     window_checkpoints: str = "every_chunk"
     reuse_unit_tokens: int | None = None
     max_util_for_resume: float = 0.95
+    eviction_policy: str = "lru"
 
     def __post_init__(self) -> None:
         for name in ("device_bytes", "max_seq_len", "tokens_per_block"):

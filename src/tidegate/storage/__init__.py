@@ -1,6 +1,14 @@
 """Bytes and places: slots, pools, memory, eviction order. Knows no token and no sequence."""
 
-from tidegate.storage.eviction import EvictionPolicy, RetentionLru, Validity
+from tidegate.storage.eviction import (
+    EvictionPolicy,
+    PageFacts,
+    PolicyMaker,
+    Validity,
+    check_policy,
+    policy_maker,
+    policy_names,
+)
 from tidegate.storage.memory import HostMemory, Memory
 from tidegate.storage.pool_group import PoolGroup, PoolGroupSpec
 from tidegate.storage.slots import FreeStack
@@ -10,8 +18,12 @@ __all__ = [
     "FreeStack",
     "HostMemory",
     "Memory",
+    "PageFacts",
+    "PolicyMaker",
     "PoolGroup",
     "PoolGroupSpec",
-    "RetentionLru",
     "Validity",
+    "check_policy",
+    "policy_maker",
+    "policy_names",
 ]
