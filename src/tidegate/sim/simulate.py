@@ -3,15 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from tidegate.base import Int64Array
 from tidegate.cache import KVCacheManager
+from tidegate.engine.simulated import (
+    CostModel,
+    KernelTables,
+    LinearCost,
+    ModelShape,
+    RooflineCost,
+    TableCost,
+    hardware_of,
+    memory_left,
+    model_of,
+)
+from tidegate.runtime import RuntimeConfig
 from tidegate.sim.fleet import Fleet
 from tidegate.sim.result import PageTable, SimResult, StepTable
-from tidegate.workload import Workload
+from tidegate.sim.spec import CostSpec, SimSpec
+from tidegate.workload import Workload, build_workload
+
+
+def simulate(
+    spec: SimSpec, *, workload: Workload | None = None, on_finish: Callable[[], None] = lambda: None
+) -> SimResult:
+    """Run one description to its end. ``workload`` stands in for the one that it describes.
+
+    Raises ``ConfigError`` for what makes no sense, and ``OutOfPages`` when the cache is too small for a request.
+    """
+    model = model_of(spec.model)
+    asked = build_workload(spec.workload, seed=spec.seed) if workload is None else workload
+    settings, notes = _settings(spec, model, asked)
+    config = RuntimeConfig.from_settings(settings)
+    fleet = Fleet(model.kv_layers(), config, cost_of(spec.cost, model, spec.num_ranks), num_ranks=spec.num_ranks)
+    return run_fleet(fleet, asked, spec=asdict(spec), notes=notes, on_finish=on_finish)
+
+
+def cost_of(spec: CostSpec, model: ModelShape, num_ranks: int) -> CostModel:
+    """Return the cost model that a description names."""
+    if spec.kind == "linear":
+        return LinearCost(spec.fixed_ms * 1e-3, spec.per_token_us * 1e-6)
+    hardware = hardware_of(spec.hardware)
+    host_s = hardware.host_step_s if spec.host_ms is None else spec.host_ms * 1e-3
+    if spec.tables is not None:
+        return TableCost(KernelTables.read(spec.tables), num_layers=len(model.layers), host_s=host_s)
+    return RooflineCost(model, hardware, num_ranks=num_ranks, tensor_parallel=spec.tensor_parallel, host_s=host_s)
+
+
+def _settings(spec: SimSpec, model: ModelShape, workload: Workload) -> tuple[dict[str, Any], list[str]]:
+    """Return the runtime's settings with what a file need not say, and a note for each such choice."""
+    settings, notes = dict(spec.settings), []
+    if not {"max_seq_len", "max_model_len"} & settings.keys():
+        longest = max(request.prompt.num_tokens + request.num_output_tokens for request in workload.requests)
+        settings["max_seq_len"] = longest
+        notes.append(f"max_seq_len={longest}: the longest request of the workload")
+    if not {"device_bytes", "pool_slots"} & settings.keys():
+        hardware = hardware_of(spec.cost.hardware)
+        left = memory_left(model, hardware, num_ranks=spec.num_ranks, tensor_parallel=spec.cost.tensor_parallel)
+        settings["device_bytes"] = left
+        notes.append(f"device_bytes={left}: what 90 % of {hardware.name}'s memory leaves beside the weights")
+    return settings, notes
 
 
 def run_fleet(

@@ -139,7 +139,8 @@ def _blocks_of_tokens(tokens: Int32Array, block_tokens: int) -> _UInt64Array:
     """Fingerprints of the whole blocks of real tokens."""
     whole = tokens[: len(tokens) // block_tokens * block_tokens].astype(np.uint64).reshape(-1, block_tokens)
     places = np.arange(block_tokens, dtype=np.uint64) * _INSIDE
-    return _mixed(whole + places[None, :]).sum(axis=1, dtype=np.uint64)
+    blocks: _UInt64Array = np.add.reduce(_mixed(whole + places[None, :]), axis=1)
+    return blocks
 
 
 def _mixed(words: _UInt64Array) -> _UInt64Array:
